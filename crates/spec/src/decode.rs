@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Decoding with the leniency of Go's `encoding/json`, which configurations in the field rely on: keys match
+//! without regard to case, unknown keys are ignored, the last duplicate wins, `null` leaves the default.
+//! Wrong types are errors that name the field in Go's words: a container's serde name is the Go structure.
+
+use std::fmt;
+
+use serde::de::value::StringDeserializer;
+use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, Visitor};
+use thiserror::Error;
+
+use crate::Json;
+
+/// A document whose shape is not the one expected.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    /// A value of the wrong type.
+    #[error("json: cannot unmarshal {value} into Go {place} of type {wanted}")]
+    Type {
+        /// What stands there: `string`, `number 1.5`, `object`, ...
+        value: String,
+        /// `value`, or `struct field NetConf.mtu`.
+        place: String,
+        /// Go's name of the type wanted.
+        wanted: &'static str,
+    },
+    /// A value refused by the field's own type, such as an address.
+    #[error("{0}")]
+    Value(String),
+}
+
+impl de::Error for DecodeError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::Value(message.to_string())
+    }
+}
+
+/// Decodes `json` into `T`.
+///
+/// # Errors
+/// [`DecodeError`] for the first value that does not fit.
+pub fn decode<T: DeserializeOwned>(json: &Json) -> Result<T, DecodeError> {
+    T::deserialize(Decoder { json, place: &Place::Root })
+}
+
+/// Where in the document the decoder stands.
+enum Place<'a> {
+    Root,
+    Field { structure: &'static str, name: &'static str, parent: &'a Place<'a> },
+}
+
+impl Place<'_> {
+    fn path(&self) -> String {
+        match self {
+            Self::Root => String::new(),
+            Self::Field { name, parent, .. } => match parent.path() {
+                path if path.is_empty() => (*name).to_owned(),
+                path => format!("{path}.{name}"),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => f.write_str("value"),
+            Self::Field { structure, .. } => write!(f, "struct field {structure}.{}", self.path()),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Decoder<'a> {
+    json: &'a Json,
+    place: &'a Place<'a>,
+}
+
+impl Decoder<'_> {
+    fn mismatch(&self, wanted: &'static str) -> DecodeError {
+        let value = match self.json {
+            Json::Null => "null".to_owned(),
+            Json::Bool(_) => "bool".to_owned(),
+            Json::Number(number) => format!("number {number}"),
+            Json::String(_) => "string".to_owned(),
+            Json::Array(_) => "array".to_owned(),
+            Json::Object(_) => "object".to_owned(),
+        };
+        // Go names the number only where it wanted a number of another kind.
+        let value = match (value.starts_with("number"), wanted) {
+            (true, "int" | "uint") => value,
+            (true, _) => "number".to_owned(),
+            (false, _) => value,
+        };
+        DecodeError::Type { value, place: self.place.to_string(), wanted }
+    }
+}
+
+impl<'de> de::Deserializer<'de> for Decoder<'_> {
+    type Error = DecodeError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.json {
+            Json::Null => visitor.visit_unit(),
+            Json::Bool(value) => visitor.visit_bool(*value),
+            Json::String(value) => visitor.visit_str(value),
+            Json::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+                (Some(value), ..) => visitor.visit_i64(value),
+                (None, Some(value), _) => visitor.visit_u64(value),
+                (None, None, value) => visitor.visit_f64(value.unwrap_or_default()),
+            },
+            Json::Array(items) => visitor.visit_seq(Items { items: items.iter(), place: self.place }),
+            Json::Object(members) => {
+                visitor.visit_map(Members { members: members.iter(), value: None, place: self.place })
+            }
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        if *self.json == Json::Null { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        if let Json::Bool(value) = self.json {
+            visitor.visit_bool(*value)
+        } else {
+            Err(self.mismatch("bool"))
+        }
+    }
+
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let Json::Number(number) = self.json else { return Err(self.mismatch("int")) };
+        number.as_i64().map_or_else(|| Err(self.mismatch("int")), |value| visitor.visit_i64(value))
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let Json::Number(number) = self.json else { return Err(self.mismatch("uint")) };
+        number.as_u64().map_or_else(|| Err(self.mismatch("uint")), |value| visitor.visit_u64(value))
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        if let Json::String(value) = self.json {
+            visitor.visit_str(value)
+        } else {
+            Err(self.mismatch("string"))
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.json {
+            Json::Array(items) => visitor.visit_seq(Items { items: items.iter(), place: self.place }),
+            Json::Null => visitor.visit_seq(Items { items: [].iter(), place: self.place }),
+            _ => Err(self.mismatch("[]string")),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.json {
+            Json::Object(members) => {
+                visitor.visit_map(Members { members: members.iter(), value: None, place: self.place })
+            }
+            Json::Null => visitor.visit_map(Members { members: [].iter(), value: None, place: self.place }),
+            _ => Err(self.mismatch("map[string]string")),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        structure: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        let members = match self.json {
+            Json::Object(members) => members.as_slice(),
+            Json::Null => &[],
+            _ => return Err(self.mismatch(structure)),
+        };
+        let fields =
+            fields.iter().filter_map(|name| Some((*name, field(members, name)?))).collect::<Vec<_>>();
+        visitor.visit_map(Fields { fields: fields.into_iter(), value: None, structure, parent: self.place })
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        visitor.visit_unit()
+    }
+
+    serde::forward_to_deserialize_any! {
+        i8 i16 i32 i128 u8 u16 u32 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
+        enum identifier
+    }
+}
+
+/// The value of the field `name`: an exact key before one that differs in case, the last duplicate, `null`
+/// never.
+fn field<'a>(members: &'a [(String, Json)], name: &str) -> Option<&'a Json> {
+    let find = |same: fn(&str, &str) -> bool| {
+        members
+            .iter()
+            .rev()
+            .find(|(key, value)| same(key, name) && *value != Json::Null)
+            .map(|(_, value)| value)
+    };
+    find(|key, name| key == name).or_else(|| find(str::eq_ignore_ascii_case))
+}
+
+struct Items<'a> {
+    items: std::slice::Iter<'a, Json>,
+    place: &'a Place<'a>,
+}
+
+impl<'de> de::SeqAccess<'de> for Items<'_> {
+    type Error = DecodeError;
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, DecodeError> {
+        self.items.next().map(|json| seed.deserialize(Decoder { json, place: self.place })).transpose()
+    }
+}
+
+struct Members<'a> {
+    members: std::slice::Iter<'a, (String, Json)>,
+    value: Option<&'a Json>,
+    place: &'a Place<'a>,
+}
+
+impl<'de> de::MapAccess<'de> for Members<'_> {
+    type Error = DecodeError;
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
+        let Some((key, value)) = self.members.next() else { return Ok(None) };
+        self.value = Some(value);
+        let key: StringDeserializer<DecodeError> = key.clone().into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
+        seed.deserialize(Decoder { json: self.value.take().unwrap_or(&Json::Null), place: self.place })
+    }
+}
+
+struct Fields<'a> {
+    fields: std::vec::IntoIter<(&'static str, &'a Json)>,
+    value: Option<(&'static str, &'a Json)>,
+    structure: &'static str,
+    parent: &'a Place<'a>,
+}
+
+impl<'de> de::MapAccess<'de> for Fields<'_> {
+    type Error = DecodeError;
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
+        self.value = self.fields.next();
+        let Some((name, _)) = self.value else { return Ok(None) };
+        seed.deserialize(de::value::StrDeserializer::<DecodeError>::new(name)).map(Some)
+    }
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
+        let (name, json) = self.value.take().unwrap_or(("", &Json::Null));
+        let place = Place::Field { structure: self.structure, name, parent: self.parent };
+        seed.deserialize(Decoder { json, place: &place })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cidr;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(rename = "NetConf", default)]
+    struct NetConf {
+        mtu: i64,
+        #[serde(rename = "ipMasq")]
+        ip_masq: bool,
+        ipam: Option<Ipam>,
+    }
+    impl Default for NetConf {
+        fn default() -> Self {
+            Self { mtu: 7, ip_masq: false, ipam: None }
+        }
+    }
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(rename = "IPAMConfig", default)]
+    struct Ipam {
+        subnet: Option<Cidr>,
+        count: i64,
+    }
+
+    fn load(text: &str) -> Result<NetConf, String> {
+        decode(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn keys_match_without_case_and_the_last_wins() {
+        let conf = load(r#"{"IPMASQ":true,"x":{},"mtu":1,"mtu":2,"Ipam":{"SUBNET":"10.0.0.1/8"}}"#).unwrap();
+        assert_eq!((conf.mtu, conf.ip_masq), (2, true));
+        assert_eq!(conf.ipam.unwrap().subnet.unwrap().0.to_string(), "10.0.0.1/8");
+    }
+
+    #[test]
+    fn null_leaves_the_default() {
+        assert_eq!(load(r#"{"mtu":null,"ipam":null}"#).unwrap(), NetConf::default());
+    }
+
+    #[test]
+    fn wrong_types_are_named_as_go_names_them() {
+        let expect = [
+            (r#"{"mtu":"x"}"#, "json: cannot unmarshal string into Go struct field NetConf.mtu of type int"),
+            (
+                r#"{"mtu":1500.0}"#,
+                "json: cannot unmarshal number 1500.0 into Go struct field NetConf.mtu of type int",
+            ),
+            (
+                r#"{"ipMasq":1}"#,
+                "json: cannot unmarshal number into Go struct field NetConf.ipMasq of type bool",
+            ),
+            (
+                r#"{"ipam":{"count":true}}"#,
+                "json: cannot unmarshal bool into Go struct field IPAMConfig.ipam.count of type int",
+            ),
+            (r#"{"ipam":{"subnet":"x"}}"#, "invalid CIDR address: x"),
+            ("[]", "json: cannot unmarshal array into Go value of type NetConf"),
+        ];
+        for (text, message) in expect {
+            assert_eq!(load(text).unwrap_err(), message);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The hash from which the reference plugins derive chain and device names.
+
+use sha2::{Digest, Sha512};
+
+/// The first `len` lower-case hexadecimal digits of SHA-512 over `parts`, concatenated without separator
+/// (reference: `pkg/utils/utils.go`, `FormatChainName`).
+#[must_use]
+pub fn sha512_prefix(parts: &[&str], len: usize) -> String {
+    let mut hasher = Sha512::new();
+    for part in parts {
+        hasher.update(part.as_bytes());
+    }
+    let digest = hasher.finalize();
+    digest.iter().flat_map(|byte| [byte >> 4, byte & 15]).take(len).map(hex_digit).collect()
+}
+
+fn hex_digit(nibble: u8) -> char {
+    char::from_digit(u32::from(nibble), 16).unwrap_or('0')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sha512_prefix;
+
+    #[test]
+    fn matches_the_reference_vectors() {
+        assert_eq!(sha512_prefix(&["test", "1234"], 24), "2bbe0c48b91a7d1b8a6753a8");
+        assert_eq!(sha512_prefix(&["unit-test"], 16), "6fd94d501e58f0aa");
+        assert_eq!(sha512_prefix(&["eth0", ":", "one"], 16), "287fc69eff0574a2");
+        assert_eq!(sha512_prefix(&["n1", "cont8"], 12), "af9bcd28a677");
+    }
+}

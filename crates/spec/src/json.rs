@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A JSON document as it was written: keys in their order, duplicates kept. Read by `serde_json`; syntax
+//! errors speak as Go's `encoding/json` does.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Number;
+use thiserror::Error;
+
+/// Any JSON value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Json {
+    /// `null`.
+    #[default]
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number.
+    Number(Number),
+    /// A string.
+    String(String),
+    /// A list.
+    Array(Vec<Json>),
+    /// An object: every member in its order, duplicates included.
+    Object(Vec<(String, Json)>),
+}
+
+/// Text that is no JSON document.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct JsonError(String);
+
+impl Json {
+    /// Reads one document. Invalid UTF-8 becomes U+FFFD, as in Go.
+    ///
+    /// # Errors
+    /// [`JsonError`], in Go's words where it has words for the case.
+    pub fn parse(bytes: &[u8]) -> Result<Self, JsonError> {
+        let text = String::from_utf8_lossy(bytes);
+        serde_json::from_str(&text).map_err(|error| JsonError(in_go_words(&text, &error)))
+    }
+
+    /// The last member called `key`, ignoring ASCII case; `None` for `null` and for what is no object.
+    #[must_use]
+    pub fn member(&self, key: &str) -> Option<&Self> {
+        let Self::Object(members) = self else { return None };
+        let matching = |exact: bool| {
+            members
+                .iter()
+                .rev()
+                .find(|(name, _)| if exact { name == key } else { name.eq_ignore_ascii_case(key) })
+        };
+        matching(true)
+            .or_else(|| matching(false))
+            .map(|(_, value)| value)
+            .filter(|value| **value != Self::Null)
+    }
+
+    /// The text of a string.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        if let Self::String(text) = self { Some(text) } else { None }
+    }
+
+    /// Sets a member: the one of exactly this name, or a new last one. What is no object is left alone.
+    pub fn set(&mut self, key: &str, value: Self) {
+        let Self::Object(members) = self else { return };
+        match members.iter_mut().find(|(name, _)| name == key) {
+            Some((_, old)) => *old = value,
+            None => members.push((key.to_owned(), value)),
+        }
+    }
+
+    /// Removes every member of exactly this name.
+    pub fn remove(&mut self, key: &str) {
+        if let Self::Object(members) = self {
+            members.retain(|(name, _)| name != key);
+        }
+    }
+}
+
+/// `serde_json`'s error in the words of Go's scanner (`encoding/json/scanner.go`).
+fn in_go_words(text: &str, error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "unexpected end of JSON input".to_owned();
+    }
+    let said = error.to_string();
+    let context = GO_CONTEXTS.iter().find(|(ours, _)| said.starts_with(ours)).map(|(_, go)| *go);
+    match (context, offender(text, error)) {
+        (Some(context), Some(c)) => format!("invalid character {} {context}", go_char(c)),
+        _ => said,
+    }
+}
+
+/// The character that `error` points at.
+fn offender(text: &str, error: &serde_json::Error) -> Option<char> {
+    let line = text.split('\n').nth(error.line().checked_sub(1)?)?;
+    let column = error.column();
+    if column == 0 {
+        return Some('\n');
+    }
+    let end = (column..=line.len()).find(|at| line.is_char_boundary(*at))?;
+    line[..end].chars().next_back()
+}
+
+fn go_char(c: char) -> String {
+    match c {
+        '\'' => r"'\''".to_owned(),
+        '"' => "'\"'".to_owned(),
+        c => format!("'{}'", c.escape_debug()),
+    }
+}
+
+const GO_CONTEXTS: &[(&str, &str)] = &[
+    ("expected value", "looking for beginning of value"),
+    ("expected `:`", "after object key"),
+    ("expected `,` or `}`", "after object key:value pair"),
+    ("expected `,` or `]`", "after array element"),
+    ("key must be a string", "looking for beginning of object key string"),
+    ("trailing comma", "looking for beginning of object key string"),
+    ("trailing characters", "after top-level value"),
+    ("control character", "in string literal"),
+    ("invalid escape", "in string escape code"),
+    ("expected ident", "in literal"),
+    ("invalid number", "in numeric literal"),
+];
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(JsonVisitor)
+    }
+}
+
+struct JsonVisitor;
+
+impl<'de> Visitor<'de> for JsonVisitor {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+    fn visit_none<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
+        Json::deserialize(deserializer)
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(Json::Bool(value))
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+        Ok(Json::Number(value.into()))
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
+        Ok(Json::Number(value.into()))
+    }
+    fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
+        Ok(Number::from_f64(value).map_or(Json::Null, Json::Number))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
+        Ok(Json::String(value.to_owned()))
+    }
+    fn visit_string<E>(self, value: String) -> Result<Json, E> {
+        Ok(Json::String(value))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Json::Array(items))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            members.push(member);
+        }
+        Ok(Json::Object(members))
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Number(value) => value.serialize(serializer),
+            Self::String(value) => serializer.serialize_str(value),
+            Self::Array(items) => items.serialize(serializer),
+            Self::Object(members) => {
+                let mut map = serializer.serialize_map(Some(members.len()))?;
+                for (key, value) in members {
+                    map.serialize_entry(key, value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Json::parse(text.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn keeps_order_and_duplicates() {
+        let text = r#"{"b":1,"a":{"x":null},"b":2}"#;
+        let json = Json::parse(text.as_bytes()).unwrap();
+        assert_eq!(serde_json::to_string(&json).unwrap(), text);
+        assert_eq!(json.member("B"), Some(&Json::Number(2.into())));
+        assert_eq!(json.member("a").unwrap().member("x"), None);
+    }
+
+    #[test]
+    fn syntax_errors_speak_go() {
+        assert_eq!(error(""), "unexpected end of JSON input");
+        assert_eq!(error("{"), "unexpected end of JSON input");
+        assert_eq!(error("nope"), "invalid character 'o' in literal");
+        assert_eq!(error("x"), "invalid character 'x' looking for beginning of value");
+        assert_eq!(error("{} y"), "invalid character 'y' after top-level value");
+        assert_eq!(error(r#"{"a" 1}"#), "invalid character '1' after object key");
+        assert_eq!(error(r#"{"a":1 "b":2}"#), "invalid character '\"' after object key:value pair");
+        assert_eq!(error("{a:1}"), "invalid character 'a' looking for beginning of object key string");
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Results and errors as bytes: the three result shapes, read into and printed from the one of CNI 1.1
+//! (reference: `pkg/types/{020,040,100}`).
+
+mod lists;
+mod v02;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{CniResult, CniVersion, DecodeError, ErrorObject, Json, UnknownVersion, decode, list, quoted};
+
+/// A result that its target version cannot express.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConvertError {
+    /// 0.1.0 and 0.2.0 know nothing but addresses.
+    #[error("cannot convert: no valid IP addresses")]
+    NoAddresses,
+}
+
+/// A result, printed by another plugin, that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PrevResultError {
+    /// The configuration's version has no result type.
+    #[error(transparent)]
+    Version(#[from] UnknownVersion),
+    /// The result's shape is wrong.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The result's own version belongs to another shape than the configuration's.
+    #[error("result type supports {} but unmarshalled CNIVersion is {}", list(.supported.iter()), quoted(.found))]
+    OtherShape {
+        /// The versions of the configuration's shape.
+        supported: &'static [CniVersion],
+        /// The result's `cniVersion`.
+        found: String,
+    },
+}
+
+/// Versions whose results look alike share a shape.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// One address per family, no interfaces.
+    V0_2,
+    /// Lists; an address says its family.
+    V0_4,
+    /// The shape that plugins work with.
+    V1,
+}
+
+impl Shape {
+    fn of(version: CniVersion) -> Self {
+        use CniVersion::{V0_1_0, V0_2_0, V0_3_0, V0_3_1, V0_4_0, V1_0_0, V1_1_0};
+        match version {
+            V0_1_0 | V0_2_0 => Self::V0_2,
+            V0_3_0 | V0_3_1 | V0_4_0 => Self::V0_4,
+            V1_0_0 | V1_1_0 => Self::V1,
+        }
+    }
+
+    fn versions(self) -> &'static [CniVersion] {
+        match self {
+            Self::V0_2 => &CniVersion::ALL[..2],
+            Self::V0_4 => &CniVersion::ALL[2..5],
+            Self::V1 => &CniVersion::ALL[5..],
+        }
+    }
+
+    /// Whether a result that calls itself `found` has this shape. Only the oldest shape may leave it empty.
+    fn has(self, found: &str) -> bool {
+        self.versions().iter().any(|known| known.as_str() == found)
+            || (found.is_empty() && matches!(self, Self::V0_2))
+    }
+}
+
+/// Reads a result under a configuration of version `version` (its text, `""` meaning 0.1.0). A result without
+/// `cniVersion` has the configuration's.
+///
+/// # Errors
+/// [`PrevResultError`].
+pub fn parse_result(version: &str, json: &Json) -> Result<CniResult, PrevResultError> {
+    let shape = Shape::of(CniVersion::parse(version)?);
+    let found = decode::<VersionOnly>(json)?.cni_version.unwrap_or_else(|| version.to_owned());
+    if !shape.has(&found) {
+        return Err(PrevResultError::OtherShape { supported: shape.versions(), found });
+    }
+    Ok(match shape {
+        Shape::V0_2 => decode::<v02::Result>(json)?.into(),
+        Shape::V0_4 | Shape::V1 => decode::<lists::ResultIn>(json)?.into(),
+    })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "Result", default)]
+struct VersionOnly {
+    #[serde(rename = "cniVersion")]
+    cni_version: Option<String>,
+}
+
+/// Prints a result for `version`: pretty, four spaces, no newline at the end, as the reference prints it.
+///
+/// # Errors
+/// [`ConvertError`] when the version cannot express the result.
+pub fn print_result(version: CniVersion, result: &CniResult) -> Result<String, ConvertError> {
+    Ok(match Shape::of(version) {
+        Shape::V0_2 => pretty(&v02::Result::new(version, result)?),
+        Shape::V0_4 => pretty(&lists::Result04::new(version, result)),
+        Shape::V1 => pretty(&lists::Result1::new(version, result)),
+    })
+}
+
+/// Prints an error object.
+#[must_use]
+pub fn print_error(error: &ErrorObject) -> String {
+    pretty(error)
+}
+
+/// JSON with four spaces of indentation and Go's escapes for `<`, `>`, `&` and the line separators.
+fn pretty(value: &impl Serialize) -> String {
+    let mut bytes = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
+    // Our own types have neither failing serializers nor maps with keys other than strings.
+    if value.serialize(&mut serializer).is_err() {
+        return String::new();
+    }
+    escape_html(&String::from_utf8_lossy(&bytes))
+}
+
+/// The five characters stand only inside strings, so they can be replaced in the printed text.
+fn escape_html(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The shape of 0.1.0 and 0.2.0: at most one address per family, routes below their family.
+
+use ipnetwork::IpNetwork;
+use serde::{Deserialize, Serialize};
+
+use super::ConvertError;
+use super::lists::is_v4;
+use crate::{Cidr, CniResult, CniVersion, Dns, IpConfig, NetAddr, Route};
+
+/// `Result` of `pkg/types/020`.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename = "Result", default)]
+pub(super) struct Result {
+    #[serde(rename = "cniVersion")]
+    cni_version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ip4: Option<Family>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ip6: Option<Family>,
+    dns: Dns,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "IPConfig")]
+struct Family {
+    ip: Cidr,
+    #[serde(default, skip_serializing_if = "NetAddr::is_unset")]
+    gateway: NetAddr,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<PlainRoute>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Route")]
+struct PlainRoute {
+    dst: Cidr,
+    #[serde(default, skip_serializing_if = "NetAddr::is_unset")]
+    gw: NetAddr,
+}
+
+impl Result {
+    /// Keeps the first address of each family and the routes of a family that has one.
+    pub(super) fn new(version: CniVersion, result: &CniResult) -> std::result::Result<Self, ConvertError> {
+        let family = |v4: bool| {
+            let ip = result.ips.iter().find(|ip| is_v4(&ip.address) == v4)?;
+            let routes = result.routes.iter().filter(|route| is_v4(&route.dst) == v4);
+            Some(Family {
+                ip: Cidr(ip.address),
+                gateway: NetAddr(ip.gateway),
+                routes: routes
+                    .map(|route| PlainRoute { dst: Cidr(route.dst), gw: NetAddr(route.gw) })
+                    .collect(),
+            })
+        };
+        let (ip4, ip6) = (family(true), family(false));
+        if ip4.is_none() && ip6.is_none() {
+            return Err(ConvertError::NoAddresses);
+        }
+        Ok(Self { cni_version: version.as_str().to_owned(), ip4, ip6, dns: result.dns.clone() })
+    }
+}
+
+impl From<Result> for CniResult {
+    fn from(from: Result) -> Self {
+        let mut result = Self { dns: from.dns, ..Self::default() };
+        for family in [from.ip4, from.ip6].into_iter().flatten() {
+            result.ips.push(address(family.ip.0, family.gateway));
+            result.routes.extend(family.routes.into_iter().map(|route| Route::new(route.dst.0, route.gw.0)));
+        }
+        result
+    }
+}
+
+fn address(address: IpNetwork, gateway: NetAddr) -> IpConfig {
+    IpConfig { interface: None, address, gateway: gateway.0 }
+}
