@@ -151,21 +151,13 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        match self.json {
-            Json::Array(items) => visitor.visit_seq(Items { items: items.iter(), place: self.place }),
-            Json::Null => visitor.visit_seq(Items { items: [].iter(), place: self.place }),
-            _ => Err(self.mismatch("[]string")),
-        }
+        let items = self.json.items().ok_or_else(|| self.mismatch("[]string"))?;
+        visitor.visit_seq(Items { items: items.iter(), place: self.place })
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        match self.json {
-            Json::Object(members) => {
-                visitor.visit_map(Members { members: members.iter(), value: None, place: self.place })
-            }
-            Json::Null => visitor.visit_map(Members { members: [].iter(), value: None, place: self.place }),
-            _ => Err(self.mismatch("map[string]string")),
-        }
+        let members = self.json.members().ok_or_else(|| self.mismatch("map[string]string"))?;
+        visitor.visit_map(Members { members: members.iter(), value: None, place: self.place })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -174,11 +166,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
-        let members = match self.json {
-            Json::Object(members) => members.as_slice(),
-            Json::Null => &[],
-            _ => return Err(self.mismatch(structure)),
-        };
+        let members = self.json.members().ok_or_else(|| self.mismatch(structure))?;
         let fields =
             fields.iter().filter_map(|name| Some((*name, field(members, name)?))).collect::<Vec<_>>();
         visitor.visit_map(Fields { fields: fields.into_iter(), value: None, structure, parent: self.place })

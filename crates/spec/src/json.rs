@@ -64,6 +64,16 @@ impl Json {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
+    /// A list's items; `null` has none; `None` for anything else.
+    pub(crate) fn items(&self) -> Option<&[Self]> {
+        if let Self::Array(items) = self { Some(items) } else { (*self == Self::Null).then_some(&[]) }
+    }
+
+    /// An object's members; `null` has none; `None` for anything else.
+    pub(crate) fn members(&self) -> Option<&[(String, Self)]> {
+        if let Self::Object(members) = self { Some(members) } else { (*self == Self::Null).then_some(&[]) }
+    }
+
     /// Sets a member: the one of exactly this name, or a new last one. What is no object is left alone.
     pub fn set(&mut self, key: &str, value: Self) {
         let Self::Object(members) = self else { return };

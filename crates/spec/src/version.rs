@@ -2,6 +2,7 @@
 //! CNI protocol versions (reference: `pkg/version/plugin.go`).
 
 use std::fmt;
+use std::num::IntErrorKind;
 
 use thiserror::Error;
 
@@ -135,9 +136,10 @@ fn parse_part(part: &'static str, text: &str) -> Result<i64, VersionError> {
     text.parse().map_err(|error: std::num::ParseIntError| VersionError::Part {
         part,
         text: text.to_owned(),
-        reason: match error.kind() {
-            std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",
-            _ => "invalid syntax",
+        reason: if matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow) {
+            "value out of range"
+        } else {
+            "invalid syntax"
         },
     })
 }
