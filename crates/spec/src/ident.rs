@@ -131,6 +131,25 @@ impl IfName {
     }
 }
 
+/// `CNI_NETNS`: where the container's network namespace is, exactly as the runtime wrote it; never empty. Whether
+/// there is a namespace at that path is found out when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetnsPath(String);
+
+impl NetnsPath {
+    /// `None` for an empty path.
+    #[must_use]
+    pub fn new(path: &str) -> Option<Self> {
+        (!path.is_empty()).then(|| Self(path.to_owned()))
+    }
+
+    /// The path as given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl AsRef<str> for IfName {
     fn as_ref(&self) -> &str {
         &self.0

@@ -22,7 +22,7 @@ pub use code::{Code, ErrorObject};
 pub use decode::{DecodeError, decode};
 pub use gostyle::{list, quoted, quoted_list};
 pub use hash::sha512_prefix;
-pub use ident::{Attachment, ContainerId, IdentError, IfName, NetworkName};
+pub use ident::{Attachment, ContainerId, IdentError, IfName, NetnsPath, NetworkName};
 pub use ip::{Cidr, IpParseError, NetAddr, broadcast, first_host, parse_cidr, parse_ip};
 pub use json::{Json, JsonError};
 pub use result::{CniResult, Dns, Interface, IpConfig, Route};

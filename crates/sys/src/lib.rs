@@ -1,2 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a plugin may touch: namespaces, links, rules, delegates, state; with transactions
+//! What a plugin may touch: namespaces, links, rules, delegates and state, with transactions over them.
+//!
+//! Everything that more than one plugin does to the system lives here once. It must never know a plugin, and
+//! never read the process's environment or standard streams: those arrive in a [`Host`].
+
+mod delegate;
+mod env;
+mod failure;
+mod host;
+mod system;
+mod txn;
+
+pub use delegate::{DelegateError, Verb};
+pub use env::Env;
+pub use failure::{Coded, Failure};
+pub use host::{Entry, Exit, Host, Registry};
+pub use system::{Place, Pod, Sys};
+pub use txn::{Txn, Undo};

@@ -1,2 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loopback CNI plugin
+//! The `loopback` plugin: brings `lo` up in a container and reports its addresses. The kernel itself gives
+//! 127.0.0.1/8 and ::1/128 to a `lo` that comes up, so no address is added here. `CNI_IFNAME` is required by the
+//! protocol and ignored by the plugin.
+
+use std::net::IpAddr;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_spec::{CniResult, Code, Interface, IpConfig, NetnsPath, PrevResultError};
+use cnibox_sys::{Coded, Failure, Pod, Sys, Verb};
+use thiserror::Error;
+
+/// The plugin.
+pub struct Loopback;
+
+/// Nothing of the configuration concerns this plugin but an earlier plugin's result, which ADD passes on.
+pub struct Config {
+    prev_result: Option<CniResult>,
+}
+
+/// What can go wrong beyond a failing namespace or socket.
+#[derive(Debug, Error)]
+enum LoopbackError {
+    #[error("failed to parse prevResult: could not parse prevResult: {0}")]
+    PrevResult(#[from] PrevResultError),
+    #[error("loopback interface found with non-loopback address {:?}", .0.to_string())]
+    ForeignAddress(IpAddr),
+    #[error("loopback interface is down")]
+    Down,
+}
+
+impl Coded for LoopbackError {
+    fn code(&self) -> Code {
+        match self {
+            Self::PrevResult(_) => Code::INVALID_CONFIG,
+            Self::ForeignAddress(_) | Self::Down => Code::INTERNAL,
+        }
+    }
+}
+
+impl Plugin for Loopback {
+    const NAME: &'static str = "loopback";
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        // DEL and CHECK work whatever an earlier plugin has said.
+        let prev_result = match input.verb {
+            Verb::Add => input.conf.prev_result().map_err(LoopbackError::PrevResult)?,
+            Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
+        };
+        Ok(Config { prev_result })
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        let pod = sys.open_pod(&request.args.netns)?;
+        let lo = pod.rtnl.link_by_name(LO)?;
+        pod.rtnl.link_set_up(lo.index)?;
+        let ips = loopback_addresses(pod, lo.index)?;
+        Ok(request.config.prev_result.clone().unwrap_or_else(|| report(&request.args.netns, ips)))
+    }
+
+    fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let Some(netns) = &request.args.netns else { return Ok(()) };
+        let Some(pod) = sys.open_pod_if_present(netns)? else { return Ok(()) };
+        let lo = pod.rtnl.link_by_name(LO)?;
+        Ok(pod.rtnl.link_set_down(lo.index)?)
+    }
+
+    fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let pod = sys.open_pod(&request.args.netns)?;
+        if pod.rtnl.link_by_name(LO)?.is_up() { Ok(()) } else { Err(LoopbackError::Down.into()) }
+    }
+
+    fn status(_: &Request<'_, Config, ()>, _: &mut Sys<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Nothing outlives the container's namespace.
+    fn gc(_: &Request<'_, Config, GcArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The only interface that this plugin knows.
+const LO: &str = "lo";
+
+/// The first address of each family, IPv4 first. IPv6 may be switched off.
+fn loopback_addresses(pod: &mut Pod, index: u32) -> Result<Vec<IpConfig>, Failure> {
+    let mut addresses: Vec<_> = pod.rtnl.addrs(index)?.into_iter().map(|addr| addr.address).collect();
+    if let Some(foreign) = addresses.iter().find(|address| !address.ip().is_loopback()) {
+        return Err(LoopbackError::ForeignAddress(foreign.ip()).into());
+    }
+    addresses.sort_by_key(|address| address.is_ipv6());
+    addresses.dedup_by_key(|address| address.is_ipv6());
+    Ok(addresses.into_iter().map(|address| IpConfig { interface: Some(0), address, gateway: None }).collect())
+}
+
+fn report(netns: &NetnsPath, ips: Vec<IpConfig>) -> CniResult {
+    let lo = Interface {
+        name: LO.to_owned(),
+        mac: "00:00:00:00:00:00".to_owned(),
+        sandbox: netns.as_str().to_owned(),
+        ..Interface::default()
+    };
+    CniResult { interfaces: vec![lo], ips, ..CniResult::default() }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a plugin is, as the protocol sees it.
+
+use cnibox_spec::{Attachment, CniResult, CniVersion, ContainerId, IfName, NetnsPath};
+use cnibox_sys::{Failure, Sys};
+
+use crate::{Input, NetConf};
+
+/// A CNI plugin. A verb gets a checked configuration and the system, and answers; it neither prints nor exits.
+pub trait Plugin {
+    /// The plugin's name, as in `argv[0]` and in a configuration's `type`.
+    const NAME: &'static str;
+    /// The protocol versions it accepts.
+    const VERSIONS: &'static [CniVersion] = CniVersion::ALL;
+    /// Its configuration, checked.
+    type Config;
+
+    /// Decodes and checks the configuration for one verb.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it; nothing has been touched then.
+    fn config(input: &Input<'_>) -> Result<Self::Config, Failure>;
+
+    /// Attaches the container.
+    ///
+    /// # Errors
+    /// The attachment failed and was taken back.
+    fn add(request: &Request<'_, Self::Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure>;
+
+    /// Detaches the container, whatever is left of it. What is missing is no error, and a second DEL succeeds.
+    ///
+    /// # Errors
+    /// What could not be removed; everything else was.
+    fn del(request: &Request<'_, Self::Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure>;
+
+    /// Finds out whether everything that ADD made is still there.
+    ///
+    /// # Errors
+    /// The first thing that is not.
+    fn check(request: &Request<'_, Self::Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure>;
+
+    /// Finds out whether ADD could work.
+    ///
+    /// # Errors
+    /// Code 50 or 51 and why.
+    fn status(request: &Request<'_, Self::Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure>;
+
+    /// Removes what belongs to attachments of this network that are not in the list.
+    ///
+    /// # Errors
+    /// What could not be removed; everything else was.
+    fn gc(request: &Request<'_, Self::Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure>;
+}
+
+/// One call of a verb.
+pub struct Request<'a, C, A> {
+    /// What every configuration has: name, version, prevResult.
+    pub conf: &'a NetConf,
+    /// The plugin's own configuration.
+    pub config: C,
+    /// The verb's arguments.
+    pub args: A,
+}
+
+/// Arguments of ADD.
+#[derive(Clone, Debug)]
+pub struct AddArgs {
+    /// `CNI_CONTAINERID`.
+    pub container: ContainerId,
+    /// `CNI_NETNS`.
+    pub netns: NetnsPath,
+    /// `CNI_IFNAME`.
+    pub ifname: IfName,
+}
+
+/// Arguments of CHECK: those of ADD.
+pub type CheckArgs = AddArgs;
+
+/// Arguments of DEL.
+#[derive(Clone, Debug)]
+pub struct DelArgs {
+    /// `CNI_CONTAINERID`.
+    pub container: ContainerId,
+    /// `CNI_NETNS`; a runtime that has lost the namespace leaves it empty.
+    pub netns: Option<NetnsPath>,
+    /// `CNI_IFNAME`.
+    pub ifname: IfName,
+}
+
+/// Arguments of GC.
+#[derive(Clone, Debug)]
+pub struct GcArgs {
+    /// The attachments that live, from `cni.dev/valid-attachments`. An absent list never gets here.
+    pub valid: Vec<Attachment>,
+}

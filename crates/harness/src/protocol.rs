@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One plugin call, from the environment to the exit code.
+
+use std::io::Read;
+
+use cnibox_spec::{
+    CniResult, CniVersion, Code, ContainerId, ErrorObject, IfName, Json, NetnsPath, NetworkName,
+    VersionNumber, list, print_error, print_result, quoted_list,
+};
+use cnibox_sys::{Env, Exit, Failure, Host, Sys, Verb};
+use serde::Deserialize;
+
+use crate::environment::{self, Command};
+use crate::{AddArgs, DelArgs, GcArgs, Input, NetConf, Plugin, Request};
+
+/// The version told to runtimes: the reference's level that we are compatible with, then ours as build metadata
+/// (Nomad refuses a pre-release part, so there is none).
+pub const BUILD_VERSION: &str = concat!("v1.9.1+cnibox.", env!("CARGO_PKG_VERSION"));
+
+/// The most that is read from stdin, in bytes.
+const STDIN_LIMIT: u64 = 16 << 20;
+
+/// Runs a plugin in `host`. The generic part is thin: the protocol is compiled once.
+pub fn run<P: Plugin>(host: &mut Host<'_>) -> Exit {
+    let verbs = Verbs {
+        name: P::NAME,
+        versions: P::VERSIONS,
+        add: |input, args, sys| P::add(&request::<P, _>(input, args)?, sys),
+        del: |input, args, sys| P::del(&request::<P, _>(input, args)?, sys),
+        check: |input, args, sys| P::check(&request::<P, _>(input, args)?, sys),
+        status: |input, sys| P::status(&request::<P, _>(input, ())?, sys),
+        gc: |input, args, sys| P::gc(&request::<P, _>(input, args)?, sys),
+    };
+    serve(&verbs, host)
+}
+
+fn request<'a, P: Plugin, A>(input: &Input<'a>, args: A) -> Result<Request<'a, P::Config, A>, Failure> {
+    let config = P::config(input)?;
+    if matches!(input.verb, Verb::Add | Verb::Del) {
+        refuse_own_netns(input.env)?;
+    }
+    Ok(Request { conf: input.conf, config, args })
+}
+
+/// A plugin without its types.
+struct Verbs {
+    name: &'static str,
+    versions: &'static [CniVersion],
+    add: fn(&Input<'_>, AddArgs, &mut Sys<'_>) -> Result<CniResult, Failure>,
+    del: fn(&Input<'_>, DelArgs, &mut Sys<'_>) -> Result<(), Failure>,
+    check: fn(&Input<'_>, AddArgs, &mut Sys<'_>) -> Result<(), Failure>,
+    status: fn(&Input<'_>, &mut Sys<'_>) -> Result<(), Failure>,
+    gc: fn(&Input<'_>, GcArgs, &mut Sys<'_>) -> Result<(), Failure>,
+}
+
+fn serve(verbs: &Verbs, host: &mut Host<'_>) -> Exit {
+    let (document, exit) = match answer(verbs, host) {
+        Ok(None) => return 0,
+        Ok(Some(document)) => (document, 0),
+        Err(failure) => (print_error(failure.object()), 1),
+    };
+    // Nothing can be told to a runtime that no longer listens.
+    let written = host.stdout.write_all(document.as_bytes()).and_then(|()| host.stdout.flush());
+    if written.is_ok() { exit } else { 1 }
+}
+
+/// The document to print, if any.
+fn answer(verbs: &Verbs, host: &mut Host<'_>) -> Result<Option<String>, Failure> {
+    let Some(command) = environment::command(&host.env)? else {
+        print_about(verbs, host);
+        return Ok(None);
+    };
+    if command == Command::Version {
+        return Ok(Some(version_document(verbs)));
+    }
+    let stdin = read_config(host)?;
+    let conf = accept(&stdin)?;
+    let verb = match command {
+        Command::Add => Verb::Add,
+        Command::Del => Verb::Del,
+        Command::Check => Verb::Check,
+        Command::Status => Verb::Status,
+        Command::Gc => Verb::Gc,
+        Command::Version => return Ok(Some(version_document(verbs))),
+        Command::Unknown(name) => {
+            return Err(Failure::new(Code::INVALID_ENVIRONMENT, format!("unknown CNI_COMMAND: {name}")));
+        }
+    };
+    let conf = gate(verbs, verb, conf)?;
+    perform(verbs, verb, &conf, host, &stdin)
+}
+
+fn perform(
+    verbs: &Verbs,
+    verb: Verb,
+    conf: &NetConf,
+    host: &mut Host<'_>,
+    stdin: &[u8],
+) -> Result<Option<String>, Failure> {
+    let env = host.env.clone();
+    let input = Input { conf, verb, env: &env };
+    let mut sys = Sys::new(host, stdin);
+    match verb {
+        Verb::Add => {
+            let result = (verbs.add)(&input, add_args(&env)?, &mut sys)?;
+            let printed = print_result(conf.version, &result);
+            Ok(Some(printed.map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))?))
+        }
+        Verb::Check => (verbs.check)(&input, add_args(&env)?, &mut sys).map(|()| None),
+        Verb::Del => (verbs.del)(&input, del_args(&env)?, &mut sys).map(|()| None),
+        Verb::Status => (verbs.status)(&input, &mut sys).map(|()| None),
+        Verb::Gc => match conf.valid_attachments()? {
+            Some(valid) => (verbs.gc)(&input, GcArgs { valid }, &mut sys).map(|()| None),
+            None => Ok(None),
+        },
+    }
+}
+
+/// The two lines that Nomad and nerdctl read.
+fn print_about(verbs: &Verbs, host: &mut Host<'_>) {
+    let versions: Vec<_> = verbs.versions.iter().map(|version| version.as_str()).collect();
+    let _ = writeln!(
+        host.stderr,
+        "CNI {} plugin {BUILD_VERSION}\nCNI protocol versions supported: {}",
+        verbs.name,
+        versions.join(", ")
+    );
+}
+
+fn version_document(verbs: &Verbs) -> String {
+    let versions: Vec<_> = verbs.versions.iter().map(|version| format!("\"{version}\"")).collect();
+    format!("{{\"cniVersion\":\"{}\",\"supportedVersions\":[{}]}}\n", CniVersion::CURRENT, versions.join(","))
+}
+
+fn read_config(host: &mut Host<'_>) -> Result<Vec<u8>, Failure> {
+    let failed = |reason: &str| Failure::new(Code::IO_FAILURE, format!("error reading from stdin: {reason}"));
+    let mut stdin = Vec::new();
+    host.stdin.take(STDIN_LIMIT + 1).read_to_end(&mut stdin).map_err(|error| failed(&error.to_string()))?;
+    if stdin.len() as u64 > STDIN_LIMIT {
+        return Err(failed(&format!("the network configuration is larger than {STDIN_LIMIT} bytes")));
+    }
+    Ok(stdin)
+}
+
+/// A document with an acceptable name; its version has not been looked at.
+struct Named {
+    json: Json,
+    network: NetworkName,
+}
+
+fn accept(stdin: &[u8]) -> Result<Named, Failure> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename = "", default)]
+    struct Shape {
+        name: String,
+    }
+    let failed = |reason: String| {
+        Failure::new(Code::DECODING_FAILURE, format!("error unmarshall network config: {reason}"))
+    };
+    let json = Json::parse(stdin).map_err(|error| failed(error.to_string()))?;
+    let Shape { name } = cnibox_spec::decode(&json).map_err(|error| failed(error.to_string()))?;
+    Ok(Named { json, network: NetworkName::new(&name)? })
+}
+
+/// The oldest version that has the verb.
+fn first_version(verb: Verb) -> Option<CniVersion> {
+    match verb {
+        Verb::Add | Verb::Del => None,
+        Verb::Check => Some(CniVersion::V0_4_0),
+        Verb::Gc | Verb::Status => Some(CniVersion::V1_1_0),
+    }
+}
+
+/// Refuses versions that do not have the verb or that the plugin does not speak.
+fn gate(verbs: &Verbs, verb: Verb, named: Named) -> Result<NetConf, Failure> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename = "", default)]
+    struct Shape {
+        #[serde(rename = "cniVersion")]
+        version: String,
+    }
+    let undecodable = |error: &dyn std::fmt::Display| Failure::new(Code::DECODING_FAILURE, error.to_string());
+    let Named { json, network } = named;
+    let Shape { version: text } = cnibox_spec::decode(&json)
+        .map_err(|error| undecodable(&format_args!("decoding version from network config: {error}")))?;
+    if let Some(first) = first_version(verb) {
+        let number = VersionNumber::parse(&text).map_err(|error| undecodable(&error))?;
+        let refused = |who: &str| {
+            let msg = format!("{who} version does not allow {}", verb.as_str());
+            Failure::new(Code::INCOMPATIBLE_VERSION, msg)
+        };
+        if number < VersionNumber::of(first) {
+            return Err(refused("config"));
+        }
+        if verbs.versions.iter().all(|version| VersionNumber::of(*version) < number) {
+            return Err(refused("plugin"));
+        }
+    }
+    let version = CniVersion::parse(&text).ok().filter(|version| verbs.versions.contains(version));
+    let version = version.ok_or_else(|| incompatible(&text, verbs.versions))?;
+    Ok(NetConf { json, network, version, version_text: text })
+}
+
+fn incompatible(text: &str, versions: &[CniVersion]) -> Failure {
+    let config = if text.is_empty() { CniVersion::V0_1_0.as_str() } else { text };
+    let details = format!(
+        "config is {}, plugin supports {}",
+        cnibox_spec::quoted(config),
+        quoted_list(versions.iter().map(|version| version.as_str()))
+    );
+    let msg = "incompatible CNI versions".to_owned();
+    ErrorObject { code: Code::INCOMPATIBLE_VERSION, msg, details }.into()
+}
+
+/// The reference looks only when the work is done, and then prints two documents. Looking first leaves the
+/// host's own namespace alone; code and message are the same.
+fn refuse_own_netns(env: &Env) -> Result<(), Failure> {
+    let path = env.var("CNI_NETNS");
+    if path.is_empty() || environment::netns_override(env) || !cnibox_netns::is_current(&*path) {
+        return Ok(());
+    }
+    let msg = "plugin's netns and netns from CNI_NETNS should not be the same";
+    Err(Failure::new(Code::INVALID_NETNS, msg))
+}
+
+fn add_args(env: &Env) -> Result<AddArgs, Failure> {
+    let DelArgs { container, netns, ifname } = del_args(env)?;
+    let missing = || {
+        Failure::new(
+            Code::INVALID_ENVIRONMENT,
+            format!("required env variables {} missing", list(["CNI_NETNS"])),
+        )
+    };
+    Ok(AddArgs { container, netns: netns.ok_or_else(missing)?, ifname })
+}
+
+fn del_args(env: &Env) -> Result<DelArgs, Failure> {
+    Ok(DelArgs {
+        container: ContainerId::new(&env.var("CNI_CONTAINERID"))?,
+        netns: NetnsPath::new(&env.var("CNI_NETNS")),
+        ifname: IfName::new(&env.var("CNI_IFNAME"))?,
+    })
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The network configuration as far as it is every plugin's.
+
+use std::borrow::Cow;
+
+use cnibox_spec::{
+    Args, Attachment, CniResult, CniVersion, DecodeError, Json, NetworkName, PrevResultError, decode,
+    parse_result,
+};
+use cnibox_sys::{Env, Verb};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// A network configuration whose name and version have been accepted.
+#[derive(Clone, Debug)]
+pub struct NetConf {
+    /// The document.
+    pub json: Json,
+    /// `name`.
+    pub network: NetworkName,
+    /// `cniVersion`.
+    pub version: CniVersion,
+    /// `cniVersion` as written; absent is empty.
+    pub version_text: String,
+}
+
+impl NetConf {
+    /// `prevResult`, converted to the current version; `None` when absent or `null`.
+    ///
+    /// # Errors
+    /// It cannot be read under the configuration's version.
+    pub fn prev_result(&self) -> Result<Option<CniResult>, PrevResultError> {
+        self.json.member("prevResult").map(|json| parse_result(&self.version_text, json)).transpose()
+    }
+
+    /// The list of living attachments; `None` when the runtime sent none, which is not an empty list. libcni also
+    /// writes it under the key of older specification texts.
+    pub(crate) fn valid_attachments(&self) -> Result<Option<Vec<Attachment>>, DecodeError> {
+        #[derive(Default, Deserialize)]
+        #[serde(rename = "NetConf", default)]
+        struct Shape {
+            #[serde(rename = "cni.dev/valid-attachments")]
+            valid: Option<Vec<Attachment>>,
+            #[serde(rename = "cni.dev/attachments")]
+            older: Option<Vec<Attachment>>,
+        }
+        decode(&self.json).map(|Shape { valid, older }| valid.or(older))
+    }
+}
+
+/// What a plugin makes its configuration from.
+pub struct Input<'a> {
+    /// The network configuration.
+    pub conf: &'a NetConf,
+    /// The verb that it is for.
+    pub verb: Verb,
+    pub(crate) env: &'a Env,
+}
+
+impl Input<'_> {
+    /// Decodes the document into the plugin's own shape.
+    ///
+    /// # Errors
+    /// A value of the wrong type.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
+        decode(&self.conf.json)
+    }
+
+    /// `CNI_ARGS`. Only the plugins that have keys of their own there may look at it.
+    #[must_use]
+    pub fn args(&self) -> Cow<'_, str> {
+        self.env.var("CNI_ARGS")
+    }
+
+    /// Hands the pairs of `CNI_ARGS` to `known`; see [`Args::load`].
+    ///
+    /// # Errors
+    /// Those of [`Args::load`].
+    pub fn load_args(
+        &self,
+        known: impl FnMut(&str, &str) -> Option<Result<(), String>>,
+    ) -> Result<(), cnibox_spec::ArgsError> {
+        Args::new(&self.args()).load(known)
+    }
+}

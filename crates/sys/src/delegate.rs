@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Calling another plugin: found in `CNI_PATH`, called in this process when it is this executable, executed
+//! otherwise (reference: `pkg/invoke` of the CNI library).
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use cnibox_spec::{
+    CniResult, Code, ErrorObject, Json, JsonError, PrevResultError, list, parse_result, quoted,
+};
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::{Coded, Entry, Exit, Host, Sys};
+
+/// A verb that can be delegated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// ADD, which answers with a result.
+    Add,
+    /// DEL.
+    Del,
+    /// CHECK.
+    Check,
+    /// STATUS.
+    Status,
+    /// GC.
+    Gc,
+}
+
+impl Verb {
+    /// The value of `CNI_COMMAND`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Add => "ADD",
+            Self::Del => "DEL",
+            Self::Check => "CHECK",
+            Self::Status => "STATUS",
+            Self::Gc => "GC",
+        }
+    }
+}
+
+/// Why a delegate could not be called, or what it answered.
+#[derive(Debug, Error)]
+pub enum DelegateError {
+    /// `ipam.type` is empty.
+    #[error("no plugin name provided")]
+    NoName,
+    /// `ipam.type` has a slash.
+    #[error("invalid plugin name: {0}")]
+    InvalidName(String),
+    /// `CNI_PATH` names no directory.
+    #[error("no paths provided")]
+    NoPaths,
+    /// No directory of `CNI_PATH` has the plugin.
+    #[error("failed to find plugin {} in path {}", quoted(.name), list(.paths))]
+    NotFound {
+        /// The plugin.
+        name: String,
+        /// The directories.
+        paths: Vec<String>,
+    },
+    /// The plugin could not be started or spoken to.
+    #[error("netplugin failed with no error message: fork/exec {}: {}", .path.display(), cnibox_netns::errno::io_text(.source))]
+    Start {
+        /// The executable.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The plugin failed; its error object is passed on.
+    #[error("{0}")]
+    Answered(ErrorObject),
+    /// The plugin succeeded with something that is no result.
+    #[error("{0}")]
+    Unreadable(#[from] JsonError),
+    /// The plugin succeeded with a result of the wrong shape.
+    #[error("{0}")]
+    Result(#[from] PrevResultError),
+}
+
+impl Coded for DelegateError {
+    fn code(&self) -> Code {
+        match self {
+            Self::NoName | Self::InvalidName(_) => Code::INVALID_CONFIG,
+            Self::Start { .. } => Code::UNKNOWN,
+            Self::NoPaths
+            | Self::NotFound { .. }
+            | Self::Answered(_)
+            | Self::Unreadable(_)
+            | Self::Result(_) => Code::INTERNAL,
+        }
+    }
+
+    fn passed_through(&self) -> Option<&ErrorObject> {
+        if let Self::Answered(object) = self { Some(object) } else { None }
+    }
+}
+
+impl Sys<'_> {
+    /// Calls `plugin` with ADD, this call's environment and configuration, and reads its result. `version` is the
+    /// configuration's `cniVersion`, which a result without one has too.
+    ///
+    /// # Errors
+    /// [`DelegateError`].
+    pub fn delegate_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, DelegateError> {
+        let stdout = self.delegate(Verb::Add, plugin)?;
+        let mut json = Json::parse(&stdout)?;
+        if json == Json::Null {
+            json = Json::Object(Vec::new());
+        }
+        let answered = json.member("cniVersion").and_then(Json::as_str).unwrap_or_default().to_owned();
+        if answered.is_empty() {
+            json.set("cniVersion", Json::String(version.to_owned()));
+            return Ok(parse_result(version, &json)?);
+        }
+        Ok(parse_result(&answered, &json)?)
+    }
+
+    /// Calls `plugin` with any verb, this call's environment and configuration; answers with its stdout.
+    ///
+    /// # Errors
+    /// [`DelegateError`].
+    pub fn delegate(&mut self, verb: Verb, plugin: &str) -> Result<Vec<u8>, DelegateError> {
+        let path = find(plugin, self.env.cni_path())?;
+        let answer = match self.registry.find(plugin).filter(|_| is_this_executable(&path)) {
+            Some(entry) => self.call(verb, entry),
+            None => self.execute(verb, &path)?,
+        };
+        if answer.exit != 0 {
+            return Err(DelegateError::Answered(error_object(&answer)));
+        }
+        let _ = self.stderr.write_all(&answer.stderr);
+        Ok(answer.stdout)
+    }
+
+    fn call(&mut self, verb: Verb, entry: Entry) -> Answer {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let exit = entry(&mut Host {
+            env: self.env.clone().with("CNI_COMMAND", verb.as_str()),
+            stdin: &mut &*self.stdin,
+            stdout: &mut stdout,
+            stderr: &mut stderr,
+            registry: self.registry,
+            fail_at: None,
+        });
+        Answer { exit, status: format!("exit status {exit}"), stdout, stderr }
+    }
+
+    fn execute(&self, verb: Verb, path: &Path) -> Result<Answer, DelegateError> {
+        let env: Vec<(OsString, OsString)> =
+            self.env.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let start = || {
+            Command::new(path)
+                .env_clear()
+                .envs(env.iter().map(|(key, value)| (key, value)))
+                .env("CNI_COMMAND", verb.as_str())
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+        };
+        let failed = |source| DelegateError::Start { path: path.to_owned(), source };
+        let mut attempts_left = BUSY_ATTEMPTS;
+        let child = loop {
+            attempts_left -= 1;
+            match start() {
+                // The plugin is being installed at this moment; there is nothing to wait for but time.
+                Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) && attempts_left > 0 => {
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                started => break started.map_err(failed)?,
+            }
+        };
+        talk(child, self.stdin).map_err(failed)
+    }
+}
+
+/// "text file busy" is tried this often, a second apart, as by the reference.
+const BUSY_ATTEMPTS: u32 = 6;
+
+struct Answer {
+    exit: Exit,
+    /// As Go prints a process's end: `exit status 1`, `signal: killed`.
+    status: String,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+/// Writes the configuration while the outputs are read: a delegate may answer before it has read everything.
+fn talk(mut child: std::process::Child, config: &[u8]) -> std::io::Result<Answer> {
+    let stdin = child.stdin.take();
+    let output = std::thread::scope(|scope| {
+        // A delegate that does not read its configuration is not an error.
+        scope.spawn(move || stdin.map(|mut pipe| pipe.write_all(config)));
+        child.wait_with_output()
+    })?;
+    Ok(Answer {
+        exit: Exit::from(!output.status.success()),
+        status: status_text(output.status),
+        stdout: output.stdout,
+        stderr: output.stderr,
+    })
+}
+
+fn status_text(status: std::process::ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, signal) => format!("signal: {}", signal.unwrap_or_default()),
+    }
+}
+
+/// The first regular file called `name`, symlinks followed; whether it can be executed is not asked.
+fn find(name: &str, paths: Vec<String>) -> Result<PathBuf, DelegateError> {
+    if name.is_empty() {
+        return Err(DelegateError::NoName);
+    }
+    if name.contains('/') {
+        return Err(DelegateError::InvalidName(name.to_owned()));
+    }
+    if paths.is_empty() {
+        return Err(DelegateError::NoPaths);
+    }
+    let candidates = paths.iter().map(|dir| Path::new(dir).join(name));
+    let found = candidates.into_iter().find(|path| fs::metadata(path).is_ok_and(|meta| meta.is_file()));
+    found.ok_or_else(|| DelegateError::NotFound { name: name.to_owned(), paths })
+}
+
+fn is_this_executable(path: &Path) -> bool {
+    let identity = |meta: Metadata| (meta.dev(), meta.ino());
+    let own = File::open("/proc/self/exe").and_then(|file| file.metadata()).map(identity);
+    let found = fs::metadata(path).map(identity);
+    matches!((own, found), (Ok(own), Ok(found)) if own == found)
+}
+
+/// What a failed delegate said, in the form that the reference gives it.
+fn error_object(answer: &Answer) -> ErrorObject {
+    let said = |bytes| quoted(&String::from_utf8_lossy(bytes)).to_string();
+    let msg = if !answer.stdout.is_empty() {
+        match Json::parse(&answer.stdout)
+            .map_err(|error| error.to_string())
+            .and_then(|json| as_error_object(&json))
+        {
+            Ok(object) => return object,
+            Err(reason) => {
+                let stdout = said(&answer.stdout);
+                format!("netplugin failed but error parsing its diagnostic message {stdout}: {reason}")
+            }
+        }
+    } else if answer.stderr.is_empty() {
+        format!("netplugin failed with no error message: {}", answer.status)
+    } else {
+        format!("netplugin failed: {}", said(&answer.stderr))
+    };
+    ErrorObject { code: Code::UNKNOWN, msg, details: String::new() }
+}
+
+fn as_error_object(json: &Json) -> Result<ErrorObject, String> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename = "Error", default)]
+    struct Shape {
+        code: u64,
+        msg: String,
+        details: String,
+    }
+    let Shape { code, msg, details } = cnibox_spec::decode(json).map_err(|error| error.to_string())?;
+    Ok(ErrorObject { code: Code(u32::try_from(code).unwrap_or(u32::MAX)), msg, details })
+}

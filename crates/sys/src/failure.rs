@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where every error ends: an error object with its code.
+//!
+//! An error's `Display` is its whole message, causes included, because the reference's texts put the cause
+//! wherever they like. `source()` serves only to find the kernel's own words for the details.
+
+use std::error::Error;
+
+use cnibox_spec::{ArgsError, Code, DecodeError, ErrorObject, IdentError};
+
+/// An error that knows its CNI code.
+pub trait Coded: Error + 'static {
+    /// The code; 999 as the reference uses for everything without a better one.
+    fn code(&self) -> Code {
+        Code::INTERNAL
+    }
+
+    /// The error object of a delegate, which is passed through unchanged.
+    fn passed_through(&self) -> Option<&ErrorObject> {
+        None
+    }
+}
+
+/// A failed verb. Boxed, since it travels through every `Result`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(Box<ErrorObject>);
+
+impl Failure {
+    /// A failure with a message and no details.
+    #[must_use]
+    pub fn new(code: Code, msg: impl Into<String>) -> Self {
+        Self(Box::new(ErrorObject { code, msg: msg.into(), details: String::new() }))
+    }
+
+    /// The object to print.
+    #[must_use]
+    pub fn object(&self) -> &ErrorObject {
+        &self.0
+    }
+
+    /// Puts `prefix` in front of the message, unless the failure is a delegate's.
+    #[must_use]
+    pub fn prefixed(mut self, prefix: &str) -> Self {
+        self.0.msg.insert_str(0, prefix);
+        self
+    }
+
+    /// Adds to the details, separated by `; `.
+    pub fn add_details(&mut self, text: &str) {
+        if !self.0.details.is_empty() {
+            self.0.details.push_str("; ");
+        }
+        self.0.details.push_str(text);
+    }
+
+    /// Several failures as one: the first one's code and message, the others in the details; `Ok` for none.
+    ///
+    /// # Errors
+    /// The combined failure.
+    pub fn collect(failures: impl IntoIterator<Item = Self>) -> Result<(), Self> {
+        let mut failures = failures.into_iter();
+        let Some(mut first) = failures.next() else { return Ok(()) };
+        for other in failures {
+            first.add_details(&other.0.to_string());
+        }
+        Err(first)
+    }
+}
+
+impl From<ErrorObject> for Failure {
+    fn from(object: ErrorObject) -> Self {
+        Self(Box::new(object))
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<E: Coded> From<E> for Failure {
+    fn from(error: E) -> Self {
+        if let Some(object) = error.passed_through() {
+            return Self(Box::new(object.clone()));
+        }
+        let details = kernel_text(&error).unwrap_or_default().to_owned();
+        Self(Box::new(ErrorObject { code: error.code(), msg: error.to_string(), details }))
+    }
+}
+
+/// The kernel's extended acknowledgement behind an error, wherever it stands in the chain.
+fn kernel_text<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let netlink =
+            error.downcast_ref::<cnibox_netlink::Error>().and_then(cnibox_netlink::Error::kernel_text);
+        let netfilter =
+            error.downcast_ref::<cnibox_netfilter::Error>().and_then(cnibox_netfilter::Error::kernel_text);
+        if let Some(text) = netlink.or(netfilter) {
+            return Some(text);
+        }
+        next = error.source();
+    }
+    None
+}
+
+impl Coded for cnibox_netlink::Error {}
+impl Coded for cnibox_netns::Error {}
+impl Coded for cnibox_netns::sysctl::Error {}
+impl Coded for cnibox_netfilter::Error {}
+
+impl Coded for ArgsError {
+    fn code(&self) -> Code {
+        Code::INVALID_ENVIRONMENT
+    }
+}
+
+impl Coded for DecodeError {
+    fn code(&self) -> Code {
+        Code::DECODING_FAILURE
+    }
+}
+
+impl From<IdentError> for Failure {
+    fn from(error: IdentError) -> Self {
+        ErrorObject::from(error).into()
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! [`Sys`]: the handles of one plugin call, opened when first needed.
+
+use std::fmt::Display;
+use std::io::Write;
+
+use cnibox_netfilter::{Choice, Engine};
+use cnibox_netlink::Rtnl;
+use cnibox_netns::NetNs;
+use cnibox_spec::NetnsPath;
+use thiserror::Error;
+
+use crate::{Coded, Env, Failure, Host, Registry};
+
+/// In which of the two namespaces of a call something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The namespace the plugin was started in.
+    Host,
+    /// The container's namespace, `CNI_NETNS`.
+    Pod,
+}
+
+/// The container's namespace, open, with its own netlink socket.
+pub struct Pod {
+    /// The path as the runtime wrote it.
+    pub path: NetnsPath,
+    /// The namespace.
+    pub netns: NetNs,
+    /// A socket inside the namespace.
+    pub rtnl: Rtnl,
+}
+
+/// Everything that a plugin may touch.
+pub struct Sys<'h> {
+    pub(crate) env: &'h Env,
+    pub(crate) stdin: &'h [u8],
+    pub(crate) stderr: &'h mut dyn Write,
+    pub(crate) registry: Registry,
+    pub(crate) fail_at: Option<usize>,
+    pub(crate) steps: usize,
+    host: Option<Rtnl>,
+    pod: Option<Pod>,
+    engine: Option<Engine>,
+}
+
+impl<'h> Sys<'h> {
+    /// A system for one call. `stdin` is what the plugin was given, for its delegates.
+    pub fn new(host: &'h mut Host<'_>, stdin: &'h [u8]) -> Self {
+        Self {
+            env: &host.env,
+            stdin,
+            stderr: &mut *host.stderr,
+            registry: host.registry,
+            fail_at: host.fail_at,
+            steps: 0,
+            host: None,
+            pod: None,
+            engine: None,
+        }
+    }
+
+    /// The call's environment.
+    #[must_use]
+    pub fn env(&self) -> &Env {
+        self.env
+    }
+
+    /// Tells people something that is no error. Nobody hears it when stderr is closed.
+    pub fn warn(&mut self, note: impl Display) {
+        let _ = writeln!(self.stderr, "{note}");
+    }
+
+    /// The netlink socket of the host's namespace.
+    ///
+    /// # Errors
+    /// When no socket can be opened.
+    pub fn host(&mut self) -> Result<&mut Rtnl, cnibox_netlink::Error> {
+        let rtnl = match self.host.take() {
+            Some(rtnl) => rtnl,
+            None => Rtnl::open()?,
+        };
+        Ok(self.host.insert(rtnl))
+    }
+
+    /// Opens the container's namespace.
+    ///
+    /// # Errors
+    /// Those of [`NetNs::open`], and of opening a socket inside.
+    pub fn open_pod(&mut self, path: &NetnsPath) -> Result<&mut Pod, Failure> {
+        self.insert_pod(path, NetNs::open(path.as_str())?)
+    }
+
+    /// Opens the container's namespace for DEL; `None` when its path is gone, and the namespace with it.
+    ///
+    /// # Errors
+    /// Those of [`Sys::open_pod`] except a missing path.
+    pub fn open_pod_if_present(&mut self, path: &NetnsPath) -> Result<Option<&mut Pod>, Failure> {
+        match NetNs::open(path.as_str()) {
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error.into()),
+            Ok(netns) => self.insert_pod(path, netns).map(Some),
+        }
+    }
+
+    fn insert_pod(&mut self, path: &NetnsPath, netns: NetNs) -> Result<&mut Pod, Failure> {
+        let rtnl = netns.run(Rtnl::open)??;
+        Ok(self.pod.insert(Pod { path: path.clone(), netns, rtnl }))
+    }
+
+    /// The container's namespace; `None` before [`Sys::open_pod`].
+    pub fn pod(&mut self) -> Option<&mut Pod> {
+        self.pod.as_mut()
+    }
+
+    /// The netlink socket of either namespace.
+    ///
+    /// # Errors
+    /// When no socket can be opened; [`PodNotOpen`] before [`Sys::open_pod`].
+    pub fn rtnl(&mut self, place: Place) -> Result<&mut Rtnl, Failure> {
+        match place {
+            Place::Host => Ok(self.host()?),
+            Place::Pod => Ok(self.pod.as_mut().map(|pod| &mut pod.rtnl).ok_or(PodNotOpen)?),
+        }
+    }
+
+    /// Runs `work` in either namespace, for what has no socket: files below `/proc/sys/net`.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered; [`PodNotOpen`] before [`Sys::open_pod`].
+    pub fn inside<T>(&mut self, place: Place, work: impl FnOnce() -> T) -> Result<T, Failure> {
+        match place {
+            Place::Host => Ok(work()),
+            Place::Pod => Ok(self.pod.as_mut().ok_or(PodNotOpen)?.netns.run(work)?),
+        }
+    }
+
+    /// The packet filter of the host's namespace.
+    ///
+    /// # Errors
+    /// When the transport cannot be opened.
+    pub fn engine(&mut self) -> Result<&mut Engine, cnibox_netfilter::Error> {
+        let engine = match self.engine.take() {
+            Some(engine) => engine,
+            None => {
+                Engine::open(Choice::of_host(self.env.var_os("PATH"), self.env.var_os("CNIBOX_NETFILTER")))?
+            }
+        };
+        Ok(self.engine.insert(engine))
+    }
+}
+
+/// Something was asked of the container's namespace before it was opened: a mistake in the plugin.
+#[derive(Debug, Error)]
+#[error("the container's network namespace is not open")]
+pub struct PodNotOpen;
+
+impl Coded for PodNotOpen {}
