@@ -46,8 +46,7 @@ impl NetNs {
             .map_err(|errno| Error::Statfs { path: path.to_path_buf(), source: io::Error::from(errno) })?;
         let magic = stat.filesystem_type();
         if magic != NSFS_MAGIC && magic != PROC_SUPER_MAGIC {
-            // `f_type` is a long; Go prints it as a signed 64-bit number, which magics never make negative.
-            return Err(Error::NotANamespace { path: path.to_path_buf(), magic: i64::from(magic.0) });
+            return Err(Error::NotANamespace { path: path.to_path_buf(), magic: magic.0 });
         }
         let file = File::open(path).map_err(|source| Error::Open { path: path.to_path_buf(), source })?;
         Ok(Self { file, path: path.to_path_buf() })

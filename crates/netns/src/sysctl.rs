@@ -40,8 +40,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The sysctl does not exist, because of the kernel's configuration or because the interface is gone. Writing to a
-    /// missing file in an existing directory is `EACCES` instead, as in the reference.
+    /// The sysctl does not exist, because of the kernel's configuration or because the interface is gone.
     pub fn is_not_found(&self) -> bool {
         self.errno() == Some(libc::ENOENT)
     }
@@ -83,10 +82,8 @@ pub fn read(name: &str) -> Result<String, Error> {
 /// [`Error`]; nothing is ever created.
 pub fn write(name: &str, value: &str) -> Result<String, Error> {
     let path = path_of(name)?;
-    // O_CREAT for the errno only: /proc/sys creates nothing, and says EACCES where it would say ENOENT without it.
     OpenOptions::new()
         .write(true)
-        .create(true)
         .truncate(true)
         .custom_flags(libc::O_NOFOLLOW)
         .open(&path)
@@ -181,7 +178,7 @@ mod tests {
     #[test]
     fn writing_never_creates() {
         let error = write("net/ipv4/nonsense", "1").unwrap_err();
-        assert_eq!(error.to_string(), "open /proc/sys/net/ipv4/nonsense: permission denied");
+        assert_eq!(error.to_string(), "open /proc/sys/net/ipv4/nonsense: no such file or directory");
         let error = write("net/ipv4/conf/nonsense/forwarding", "1").unwrap_err();
         assert!(error.is_not_found());
     }
