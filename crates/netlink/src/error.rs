@@ -106,10 +106,7 @@ impl Error {
 
     /// Where a link was asked for, `ENODEV` means that it does not exist.
     pub(crate) fn for_link(self) -> Self {
-        match self {
-            Self::Refused { errno: libc::ENODEV, .. } => Self::LinkNotFound,
-            other => other,
-        }
+        if matches!(self, Self::Refused { errno: libc::ENODEV, .. }) { Self::LinkNotFound } else { self }
     }
 
     pub(crate) fn socket(operation: &'static str) -> impl FnOnce(io::Error) -> Self {

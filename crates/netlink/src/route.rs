@@ -248,6 +248,7 @@ fn as_route(message: RouteNetlinkMessage) -> Option<Route> {
 }
 
 /// `None` for families other than IPv4 and IPv6.
+#[expect(clippy::wildcard_enum_match_arm, reason = "three dozen families")]
 fn decode(message: RouteMessage) -> Option<Route> {
     let header = message.header;
     let any = match header.address_family {

@@ -52,6 +52,7 @@ fn take_attribute(link: &mut Link, attribute: LinkAttribute) {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "other kinds of ports and counters")]
 fn take_info(link: &mut Link, info: LinkInfo) {
     match info {
         LinkInfo::Kind(kind) => link.kind = Some(kind_name(kind)),
@@ -62,10 +63,7 @@ fn take_info(link: &mut Link, info: LinkInfo) {
 }
 
 fn kind_name(kind: InfoKind) -> String {
-    match kind {
-        InfoKind::Other(name) => name,
-        known => known.to_string(),
-    }
+    if let InfoKind::Other(name) = kind { name } else { kind.to_string() }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "dozens of kinds that no plugin makes")]

@@ -64,10 +64,8 @@ impl Rtnl {
     }
 
     fn link_asked(&mut self, request: LinkMessage) -> Result<Link, Error> {
-        match self.ask(RouteNetlinkMessage::GetLink(request)).map_err(Error::for_link)? {
-            RouteNetlinkMessage::NewLink(message) => Ok(decode(message)),
-            _ => Err(Error::NoAnswer),
-        }
+        let answer = self.ask(RouteNetlinkMessage::GetLink(request)).map_err(Error::for_link)?;
+        as_link(answer).ok_or(Error::NoAnswer)
     }
 
     fn links_dumped(&mut self, request: LinkMessage) -> Result<Vec<Link>, Error> {
