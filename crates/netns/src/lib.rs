@@ -1,2 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Network namespaces: open, enter, create; sysctls inside them
+//! Network namespaces (open, enter, compare, create) and the sysctls inside them.
+//!
+//! Owns every `setns` and `unshare` of the repository. Must never know about links, addresses or plugins.
+//! Invariant: a thread that entered a namespace through this crate is back in its own one when the call returns; if it
+//! cannot go back, the process aborts rather than run on in the wrong namespace.
+
+pub mod errno;
+mod error;
+mod netns;
+mod persistent;
+pub mod sysctl;
+
+pub use error::Error;
+pub use netns::{Entered, Identity, NetNs, is_current};
+pub use persistent::{create_at, delete_at};

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses of links, the verbs of `ip address`.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnetwork::IpNetwork;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::{Error, Rtnl};
+
+/// IPv4 or IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// An address as the kernel reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addr {
+    /// Index of its link.
+    pub index: u32,
+    /// The local address, and the length of its network's prefix. The host part is kept.
+    pub net: IpNetwork,
+    /// The other end of a point-to-point link, where it differs from the local address.
+    pub peer: Option<IpAddr>,
+    /// IPv4 broadcast address.
+    pub broadcast: Option<Ipv4Addr>,
+    /// `RT_SCOPE_*`: 0 global, 253 link, 254 host.
+    pub scope: u8,
+    /// `IFA_F_*` of `linux/if_addr.h`, all 32 bits.
+    pub flags: u32,
+    /// IPv4 label.
+    pub label: Option<String>,
+}
+
+/// An address to add.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddrSpec {
+    /// Local address and prefix length.
+    pub net: IpNetwork,
+    /// IPv4 broadcast address.
+    pub broadcast: Option<Ipv4Addr>,
+    /// `RT_SCOPE_*`.
+    pub scope: u8,
+    /// Skip duplicate address detection (IPv6 `nodad`).
+    pub nodad: bool,
+}
+
+impl Family {
+    /// The family of an address.
+    pub fn of(ip: IpAddr) -> Self {
+        if ip.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    pub(crate) fn into_kernel(self) -> AddressFamily {
+        match self {
+            Self::V4 => AddressFamily::Inet,
+            Self::V6 => AddressFamily::Inet6,
+        }
+    }
+}
+
+impl AddrSpec {
+    /// A global address. IPv4 networks with room for one get their broadcast address, as the Go plugins' do.
+    pub fn new(net: IpNetwork) -> Self {
+        Self { net, broadcast: broadcast(net), scope: 0, nodad: false }
+    }
+
+    fn message(&self, index: u32) -> AddressMessage {
+        let mut message = AddressMessage::default();
+        message.header.family = Family::of(self.net.ip()).into_kernel();
+        message.header.prefix_len = self.net.prefix();
+        message.header.index = index;
+        message.header.scope = AddressScope::from(self.scope);
+        message.attributes =
+            vec![AddressAttribute::Local(self.net.ip()), AddressAttribute::Address(self.net.ip())];
+        message.attributes.extend(self.broadcast.map(AddressAttribute::Broadcast));
+        if self.nodad {
+            message.header.flags = AddressHeaderFlags::Nodad;
+            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        }
+        message
+    }
+}
+
+impl Addr {
+    /// Duplicate address detection has not finished (`IFA_F_TENTATIVE`).
+    pub fn is_tentative(&self) -> bool {
+        self.flags & libc::IFA_F_TENTATIVE != 0
+    }
+
+    /// Duplicate address detection found the address in use (`IFA_F_DADFAILED`).
+    pub fn is_dad_failed(&self) -> bool {
+        self.flags & libc::IFA_F_DADFAILED != 0
+    }
+}
+
+impl Rtnl {
+    /// `ip address add ADDRESS/PREFIX [broadcast B] [scope S] [nodad] dev INDEX`.
+    ///
+    /// # Errors
+    /// [`Error::is_exists`], or what else the kernel says.
+    pub fn addr_add(&mut self, index: u32, addr: &AddrSpec) -> Result<(), Error> {
+        let message = RouteNetlinkMessage::NewAddress(addr.message(index));
+        self.change(message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// `ip address del ADDRESS/PREFIX dev INDEX`.
+    ///
+    /// # Errors
+    /// [`Error::is_addr_not_found`], or what else the kernel says.
+    pub fn addr_del(&mut self, index: u32, net: IpNetwork) -> Result<(), Error> {
+        let spec = AddrSpec { net, broadcast: None, scope: 0, nodad: false };
+        self.change(RouteNetlinkMessage::DelAddress(spec.message(index)), 0)
+    }
+
+    /// `ip address show dev INDEX`, of one family or of both.
+    ///
+    /// # Errors
+    /// What the kernel says, `no such device` for a missing link.
+    pub fn addrs(&mut self, index: u32, family: Option<Family>) -> Result<Vec<Addr>, Error> {
+        let mut request = AddressMessage::default();
+        request.header.family = family.map_or(AddressFamily::Unspec, Family::into_kernel);
+        request.header.index = index;
+        let dump = self.dump(&RouteNetlinkMessage::GetAddress(request))?;
+        Ok(dump.into_iter().filter_map(as_addr).filter(|addr| addr.index == index).collect())
+    }
+}
+
+/// The broadcast address of an IPv4 network that has one (prefixes up to 30).
+pub(crate) fn broadcast(net: IpNetwork) -> Option<Ipv4Addr> {
+    match net {
+        IpNetwork::V4(net) if net.prefix() < 31 => Some(net.broadcast()),
+        IpNetwork::V4(_) | IpNetwork::V6(_) => None,
+    }
+}
+
+pub(crate) fn as_addr(message: RouteNetlinkMessage) -> Option<Addr> {
+    if let RouteNetlinkMessage::NewAddress(message) = message { decode(message) } else { None }
+}
+
+/// `None` for a message without an address, which the kernel does not send.
+#[expect(clippy::wildcard_enum_match_arm, reason = "attributes nobody asks about")]
+fn decode(message: AddressMessage) -> Option<Addr> {
+    let (mut local, mut address, mut broadcast, mut label) = (None, None, None, None);
+    let mut flags = u32::from(message.header.flags.bits());
+    for attribute in message.attributes {
+        match attribute {
+            AddressAttribute::Local(ip) => local = Some(ip),
+            AddressAttribute::Address(ip) => address = Some(ip),
+            AddressAttribute::Broadcast(ip) => broadcast = Some(ip),
+            AddressAttribute::Label(text) => label = Some(text),
+            AddressAttribute::Flags(all) => flags = all.bits(),
+            _ => {}
+        }
+    }
+    // IPv6 sends the local address only where it differs from the other end's.
+    let ip = local.or(address)?;
+    Some(Addr {
+        index: message.header.index,
+        net: IpNetwork::new(ip, message.header.prefix_len).ok()?,
+        peer: address.filter(|peer| *peer != ip),
+        broadcast,
+        scope: message.header.scope.into(),
+        flags,
+        label,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_networks_have_no_broadcast_address() {
+        let spec = |net: &str| AddrSpec::new(net.parse().unwrap()).broadcast;
+        assert_eq!(spec("10.1.2.3/24"), Some(Ipv4Addr::new(10, 1, 2, 255)));
+        assert_eq!(spec("10.1.2.3/31"), None);
+        assert_eq!(spec("10.1.2.3/32"), None);
+        assert_eq!(spec("fd00::1/64"), None);
+    }
+
+    #[test]
+    fn what_is_sent_is_what_is_read() {
+        let spec = AddrSpec { nodad: true, ..AddrSpec::new("fd00::1/64".parse().unwrap()) };
+        let addr = as_addr(RouteNetlinkMessage::NewAddress(spec.message(3))).unwrap();
+        assert_eq!((addr.index, addr.net, addr.peer, addr.scope), (3, spec.net, None, 0));
+        assert_eq!(addr.flags, libc::IFA_F_NODAD);
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bridge ports: their flags and VLANs, the verbs of `bridge link` and `bridge vlan`.
+
+mod vlandb;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{AfSpecBridge, BridgeFlag, BridgeVlanInfoFlags};
+use rtnetlink::{LinkBridgePort, LinkBridgeVlan};
+
+use crate::{Error, Rtnl};
+
+/// Flags of a bridge port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BridgePort {
+    /// Packets may leave through the port they came in by.
+    pub hairpin: bool,
+    /// The port cannot talk to other isolated ports.
+    pub isolated: bool,
+}
+
+/// A VLAN that a bridge port is a member of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BridgeVlan {
+    /// VLAN id.
+    pub id: u16,
+    /// Untagged packets that come in belong to this VLAN.
+    pub pvid: bool,
+    /// Packets of this VLAN go out without a tag.
+    pub untagged: bool,
+}
+
+impl Rtnl {
+    /// `bridge link set dev INDEX hairpin on|off isolated on|off`.
+    ///
+    /// # Errors
+    /// What the kernel says, for example if the link is no bridge port.
+    pub fn bridge_port_set(&mut self, port: u32, flags: BridgePort) -> Result<(), Error> {
+        let message = LinkBridgePort::new(port).hairpin(flags.hairpin).isolated(flags.isolated).build();
+        // The data of a port is only looked at in RTM_NEWLINK; without NLM_F_CREATE that changes the existing link.
+        self.change(RouteNetlinkMessage::NewLink(message), 0)
+    }
+
+    /// `bridge vlan add dev INDEX vid ID [pvid] [untagged] master`.
+    ///
+    /// # Errors
+    /// What the kernel says, `operation not supported` if it has no VLAN filtering.
+    pub fn bridge_vlan_add(&mut self, port: u32, vlan: BridgeVlan) -> Result<(), Error> {
+        self.change(RouteNetlinkMessage::SetLink(vlan_message(port, vlan)), 0)
+    }
+
+    /// `bridge vlan del dev INDEX vid ID [pvid] [untagged] master`.
+    ///
+    /// # Errors
+    /// What the kernel says; a VLAN that the port is not in is no error.
+    pub fn bridge_vlan_del(&mut self, port: u32, vlan: BridgeVlan) -> Result<(), Error> {
+        self.change(RouteNetlinkMessage::DelLink(vlan_message(port, vlan)), 0)
+    }
+
+    /// `bridge vlan show dev INDEX`: the VLANs of one port, sorted by id, ranges taken apart.
+    ///
+    /// # Errors
+    /// What the kernel says (`operation not supported` before Linux 5.6).
+    pub fn bridge_vlans(&mut self, port: u32) -> Result<Vec<BridgeVlan>, Error> {
+        let dump = self.dump(&vlandb::VlanDbMessage::request(port))?;
+        Ok(dump.into_iter().flat_map(|message| message.into_vlans_of(port)).collect())
+    }
+}
+
+fn vlan_message(port: u32, vlan: BridgeVlan) -> netlink_packet_route::link::LinkMessage {
+    let mut flags = BridgeVlanInfoFlags::empty();
+    flags.set(BridgeVlanInfoFlags::Pvid, vlan.pvid);
+    flags.set(BridgeVlanInfoFlags::Untagged, vlan.untagged);
+    LinkBridgeVlan::new(port)
+        .append_af_spec(AfSpecBridge::Flags(BridgeFlag::Controller))
+        .vlan(vlan.id, flags)
+        .build()
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Network interfaces: what the kernel says about one, and the verbs of `ip link`.
+
+mod add;
+mod change;
+mod decode;
+mod read;
+
+use crate::{BridgePort, Mac};
+
+pub use add::{IpVlanFlag, IpVlanMode, MacVlanMode, MacVlanSpec, ParentSpec, VethSpec};
+pub use change::LinkChange;
+pub(crate) use decode::decode;
+
+/// A network interface as the kernel reports it (`ip -d link show`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Interface index.
+    pub index: u32,
+    /// Interface name.
+    pub name: String,
+    /// Hardware address; `None` if the link has none of 48 bits.
+    pub mac: Option<Mac>,
+    /// Largest packet, in bytes.
+    pub mtu: u32,
+    /// `IFF_*` flags of `linux/if.h`.
+    pub flags: u32,
+    /// How many times promiscuous mode was asked for, by users and by the kernel (a bridge port counts one).
+    pub promiscuity: u32,
+    /// Operational state, RFC 2863.
+    pub operstate: OperState,
+    /// `IFLA_INFO_KIND`, for example `veth`; `None` for physical interfaces and `lo`.
+    pub kind: Option<String>,
+    /// Index of the bridge or VRF the link is a port of.
+    pub master: Option<u32>,
+    /// `IFLA_LINK`: a veth's peer, a VLAN's parent. An index in the namespace `peer_netns_id`, if that is set.
+    pub peer_index: Option<u32>,
+    /// `IFLA_LINK_NETNSID`: this namespace's number for the one that `peer_index` belongs to.
+    pub peer_netns_id: Option<i32>,
+    /// Transmit queue length, in packets.
+    pub txqlen: u32,
+    /// `ifalias`.
+    pub alias: Option<String>,
+    /// What only links of this kind have.
+    pub data: LinkData,
+    /// Set if the link is a bridge port.
+    pub bridge_port: Option<BridgePort>,
+}
+
+/// Properties of one kind of link, as far as CHECK compares them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkData {
+    /// No such properties, or none of interest.
+    None,
+    /// A bridge.
+    Bridge {
+        /// Whether ports filter by VLAN.
+        vlan_filtering: bool,
+    },
+    /// An 802.1q device.
+    Vlan {
+        /// VLAN id.
+        id: u16,
+    },
+    /// A macvlan.
+    MacVlan {
+        /// How its siblings see each other.
+        mode: MacVlanMode,
+    },
+    /// An ipvlan.
+    IpVlan {
+        /// Bridge (L2), router (L3) or router with netfilter (L3S).
+        mode: IpVlanMode,
+    },
+    /// A VRF.
+    Vrf {
+        /// Its routing table.
+        table: u32,
+    },
+}
+
+impl Link {
+    /// Administratively up (`IFF_UP`).
+    pub fn is_up(&self) -> bool {
+        self.flags & flag(libc::IFF_UP) != 0
+    }
+
+    /// In promiscuous mode because a user asked for it (`IFF_PROMISC`).
+    pub fn is_promisc(&self) -> bool {
+        self.flags & flag(libc::IFF_PROMISC) != 0
+    }
+
+    /// Receives all multicast packets because a user asked for it (`IFF_ALLMULTI`).
+    pub fn is_allmulti(&self) -> bool {
+        self.flags & flag(libc::IFF_ALLMULTI) != 0
+    }
+
+    /// Whether the link is of this kind, for example `bridge`.
+    pub fn is_kind(&self, kind: &str) -> bool {
+        self.kind.as_deref() == Some(kind)
+    }
+
+    /// The hardware address as results print it; empty if there is none.
+    pub fn mac_text(&self) -> String {
+        self.mac.map(|mac| mac.to_string()).unwrap_or_default()
+    }
+}
+
+/// Operational state (`IFLA_OPERSTATE`). Prints as the Go plugins print it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperState {
+    /// Nothing is known; `lo` and drivers that do not tell.
+    Unknown,
+    /// A component is missing.
+    NotPresent,
+    /// No carrier, or administratively down.
+    Down,
+    /// The link below is down.
+    LowerLayerDown,
+    /// In some test mode.
+    Testing,
+    /// Waiting for an external event, such as 802.1x.
+    Dormant,
+    /// Can carry packets.
+    Up,
+}
+
+impl std::fmt::Display for OperState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "unknown",
+            Self::NotPresent => "not-present",
+            Self::Down => "down",
+            Self::LowerLayerDown => "lower-layer-down",
+            Self::Testing => "testing",
+            Self::Dormant => "dormant",
+            Self::Up => "up",
+        })
+    }
+}
+
+/// `libc` has the flags as `int`, the kernel's message as `unsigned`.
+fn flag(bit: libc::c_int) -> u32 {
+    bit.unsigned_abs()
+}

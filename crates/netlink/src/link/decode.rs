@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From the kernel's `RTM_NEWLINK` to [`Link`].
+
+use netlink_packet_route::link::{
+    InfoBridge, InfoBridgePort, InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoPortData, InfoVlan, InfoVrf,
+    LinkAttribute, LinkInfo, LinkMessage, State,
+};
+
+use super::{IpVlanMode, Link, LinkData, MacVlanMode, OperState};
+use crate::{BridgePort, Mac};
+
+/// Decodes one message; attributes nobody asks about are skipped.
+pub(crate) fn decode(message: LinkMessage) -> Link {
+    let mut link = Link {
+        index: message.header.index,
+        name: String::new(),
+        mac: None,
+        mtu: 0,
+        flags: message.header.flags.bits(),
+        promiscuity: 0,
+        operstate: OperState::Unknown,
+        kind: None,
+        master: None,
+        peer_index: None,
+        peer_netns_id: None,
+        txqlen: 0,
+        alias: None,
+        data: LinkData::None,
+        bridge_port: None,
+    };
+    for attribute in message.attributes {
+        take_attribute(&mut link, attribute);
+    }
+    link
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "sixty attributes nobody asks about")]
+fn take_attribute(link: &mut Link, attribute: LinkAttribute) {
+    match attribute {
+        LinkAttribute::IfName(name) => link.name = name,
+        LinkAttribute::Address(bytes) => link.mac = Mac::try_from(bytes.as_slice()).ok(),
+        LinkAttribute::Mtu(mtu) => link.mtu = mtu,
+        LinkAttribute::Promiscuity(count) => link.promiscuity = count,
+        LinkAttribute::OperState(state) => link.operstate = operstate(state),
+        LinkAttribute::Controller(index) => link.master = (index != 0).then_some(index),
+        LinkAttribute::Link(index) => link.peer_index = (index != 0).then_some(index),
+        LinkAttribute::LinkNetNsId(id) => link.peer_netns_id = Some(id),
+        LinkAttribute::TxQueueLen(length) => link.txqlen = length,
+        LinkAttribute::IfAlias(alias) => link.alias = Some(alias),
+        LinkAttribute::LinkInfo(infos) => infos.into_iter().for_each(|info| take_info(link, info)),
+        _ => {}
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "other kinds of ports and counters")]
+fn take_info(link: &mut Link, info: LinkInfo) {
+    match info {
+        LinkInfo::Kind(kind) => link.kind = Some(kind_name(kind)),
+        LinkInfo::Data(data) => link.data = kind_data(data),
+        LinkInfo::PortData(InfoPortData::BridgePort(infos)) => link.bridge_port = Some(bridge_port(&infos)),
+        _ => {}
+    }
+}
+
+fn kind_name(kind: InfoKind) -> String {
+    if let InfoKind::Other(name) = kind { name } else { kind.to_string() }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "dozens of kinds that no plugin makes")]
+fn kind_data(data: InfoData) -> LinkData {
+    match data {
+        InfoData::Bridge(infos) => {
+            LinkData::Bridge { vlan_filtering: infos.contains(&InfoBridge::VlanFiltering(true)) }
+        }
+        InfoData::Vlan(infos) => {
+            infos.iter().find_map(vlan_id).map_or(LinkData::None, |id| LinkData::Vlan { id })
+        }
+        InfoData::MacVlan(infos) => {
+            infos.iter().find_map(macvlan_mode).map_or(LinkData::None, |mode| LinkData::MacVlan { mode })
+        }
+        InfoData::IpVlan(infos) => {
+            infos.iter().find_map(ipvlan_mode).map_or(LinkData::None, |mode| LinkData::IpVlan { mode })
+        }
+        InfoData::Vrf(infos) => {
+            infos.iter().find_map(vrf_table).map_or(LinkData::None, |table| LinkData::Vrf { table })
+        }
+        _ => LinkData::None,
+    }
+}
+
+fn vlan_id(info: &InfoVlan) -> Option<u16> {
+    if let InfoVlan::Id(id) = info { Some(*id) } else { None }
+}
+
+fn macvlan_mode(info: &InfoMacVlan) -> Option<MacVlanMode> {
+    if let InfoMacVlan::Mode(mode) = info { MacVlanMode::from_kernel(*mode) } else { None }
+}
+
+fn ipvlan_mode(info: &InfoIpVlan) -> Option<IpVlanMode> {
+    if let InfoIpVlan::Mode(mode) = info { IpVlanMode::from_kernel(*mode) } else { None }
+}
+
+fn vrf_table(info: &InfoVrf) -> Option<u32> {
+    if let InfoVrf::TableId(table) = info { Some(*table) } else { None }
+}
+
+fn bridge_port(infos: &[InfoBridgePort]) -> BridgePort {
+    BridgePort {
+        hairpin: infos.contains(&InfoBridgePort::HairpinMode(true)),
+        isolated: infos.contains(&InfoBridgePort::Isolated(true)),
+    }
+}
+
+fn operstate(state: State) -> OperState {
+    match state {
+        State::NotPresent => OperState::NotPresent,
+        State::Down => OperState::Down,
+        State::LowerLayerDown => OperState::LowerLayerDown,
+        State::Testing => OperState::Testing,
+        State::Dormant => OperState::Dormant,
+        State::Up => OperState::Up,
+        State::Unknown | State::Other(_) | _ => OperState::Unknown,
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sysctls of the calling thread's namespace, by the reference's path rules (`pkg/utils/sysctl`).
+//!
+//! Names come from configurations: a name can never leave `/proc/sys`, whatever it contains.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use crate::errno::io_text;
+
+/// A sysctl could not be read or written. `Display` is Go's text, for example
+/// `open /proc/sys/net/ipv4/x: no such file or directory`.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system call `operation` on `path` failed.
+    #[error("{operation} {}: {}", path.display(), io_text(source))]
+    Io {
+        /// `open`, `read` or `write`.
+        operation: &'static str,
+        /// The file below `/proc/sys`.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The name has a component (`..`) that would lead out of its directory.
+    #[error("invalid sysctl name \"{name}\"")]
+    Name {
+        /// The name as given.
+        name: String,
+    },
+    /// The file is empty, so there is no trailing character to strip (the reference crashes here).
+    #[error("read {}: empty", path.display())]
+    Empty {
+        /// The file below `/proc/sys`.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// The sysctl does not exist, because of the kernel's configuration or because the interface is gone.
+    pub fn is_not_found(&self) -> bool {
+        self.errno() == Some(libc::ENOENT)
+    }
+
+    /// The errno behind the error, if there is one.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Io { source, .. } => source.raw_os_error(),
+            Self::Name { .. } | Self::Empty { .. } => None,
+        }
+    }
+}
+
+/// The value of a sysctl without its last character, which is the newline (`sysctl -n NAME`). Lines stay lines.
+///
+/// # Errors
+/// [`Error`]; unknown names are `Io` with `ENOENT`.
+pub fn read(name: &str) -> Result<String, Error> {
+    let path = path_of(name)?;
+    let mut raw = Vec::new();
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&path)
+        .map_err(failed("open", &path))?
+        .read_to_end(&mut raw)
+        .map_err(failed("read", &path))?;
+    let mut value = String::from_utf8_lossy(&raw).into_owned();
+    match value.pop() {
+        Some(_) => Ok(value),
+        None => Err(Error::Empty { path }),
+    }
+}
+
+/// Writes a sysctl, in one `write` without a newline, and reads it back (`sysctl -w NAME=VALUE`). Returns what the
+/// kernel made of it; failing to read it back is an error of the write, as in the reference.
+///
+/// # Errors
+/// [`Error`]; nothing is ever created.
+pub fn write(name: &str, value: &str) -> Result<String, Error> {
+    let path = path_of(name)?;
+    OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&path)
+        .map_err(failed("open", &path))?
+        .write_all(value.as_bytes())
+        .map_err(failed("write", &path))?;
+    read(name)
+}
+
+/// Writes a sysctl only if it has another value (saves the side effects of writing forwarding switches).
+/// Returns whether it was written.
+///
+/// # Errors
+/// As [`read`] and [`write`].
+pub fn ensure(name: &str, value: &str) -> Result<bool, Error> {
+    if read(name)? == value {
+        return Ok(false);
+    }
+    write(name, value).map(|_| true)
+}
+
+/// The sysctl `net/<family>/conf/<interface>/<key>`; safe for interface names with dots. `family` is `ipv4` or `ipv6`.
+pub fn conf(family: &str, interface: &str, key: &str) -> String {
+    format!("net/{family}/conf/{interface}/{key}")
+}
+
+/// The file of a sysctl: below `/proc/sys`; if the first separator in the name is a dot, dots and slashes change places.
+///
+/// # Errors
+/// [`Error::Name`] for names with a `..` component or a NUL byte.
+pub fn path_of(name: &str) -> Result<PathBuf, Error> {
+    let dotted = name.chars().find(|c| matches!(c, '.' | '/')) == Some('.');
+    let normal = if dotted { name.chars().map(swap_separator).collect() } else { name.to_owned() };
+    let mut path = PathBuf::from("/proc/sys");
+    for component in normal.split('/') {
+        match component {
+            "" | "." => {}
+            ".." => return Err(Error::Name { name: name.to_owned() }),
+            _ if component.contains('\0') => return Err(Error::Name { name: name.to_owned() }),
+            _ => path.push(component),
+        }
+    }
+    Ok(path)
+}
+
+fn swap_separator(c: char) -> char {
+    match c {
+        '.' => '/',
+        '/' => '.',
+        other => other,
+    }
+}
+
+fn failed(operation: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_path_buf();
+    move |source| Error::Io { operation, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str) -> String {
+        path_of(name).unwrap().display().to_string()
+    }
+
+    #[test]
+    fn first_separator_decides() {
+        assert_eq!(path("net.ipv4.ip_forward"), "/proc/sys/net/ipv4/ip_forward");
+        assert_eq!(path("net/ipv4/conf/eth0.100/arp_notify"), "/proc/sys/net/ipv4/conf/eth0.100/arp_notify");
+        assert_eq!(path("net.ipv4.conf.eth0/100.arp_notify"), "/proc/sys/net/ipv4/conf/eth0.100/arp_notify");
+        assert_eq!(path("kernel"), "/proc/sys/kernel");
+        assert_eq!(path("/net//ipv4/ip_forward"), "/proc/sys/net/ipv4/ip_forward");
+    }
+
+    #[test]
+    fn names_cannot_leave_proc_sys() {
+        assert!(matches!(path_of("net/../../version"), Err(Error::Name { .. })));
+        assert!(matches!(path_of("net.//.x"), Err(Error::Name { .. })));
+        assert!(matches!(path_of("net/a\0b"), Err(Error::Name { .. })));
+    }
+
+    #[test]
+    fn reading_strips_one_character_and_unknown_names_have_gos_text() {
+        let value = read("kernel.ostype").unwrap();
+        assert_eq!(value, "Linux");
+        let error = read("net/ipv4/nonsense").unwrap_err();
+        assert!(error.is_not_found());
+        assert_eq!(error.to_string(), "open /proc/sys/net/ipv4/nonsense: no such file or directory");
+    }
+
+    #[test]
+    fn writing_never_creates() {
+        let error = write("net/ipv4/nonsense", "1").unwrap_err();
+        assert_eq!(error.to_string(), "open /proc/sys/net/ipv4/nonsense: no such file or directory");
+        let error = write("net/ipv4/conf/nonsense/forwarding", "1").unwrap_err();
+        assert!(error.is_not_found());
+    }
+}
