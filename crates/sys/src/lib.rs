@@ -4,16 +4,27 @@
 //! Everything that more than one plugin does to the system lives here once. It must never know a plugin, and
 //! never read the process's environment or standard streams: those arrive in a [`Host`].
 
+mod attachment;
 mod delegate;
 mod env;
 mod failure;
+mod expect;
+mod forwarding;
 mod host;
+mod interface;
+mod masquerade;
 mod system;
 mod txn;
+mod veth;
 
+pub use attachment::{Owner, Stage, is_stale};
 pub use delegate::{DelegateError, Verb};
 pub use env::Env;
+pub use expect::Drift;
 pub use failure::{Coded, Failure};
 pub use host::{Entry, Exit, Host, Registry};
+pub use interface::{InterfaceError, InterfacePlan};
+pub use masquerade::{Masquerade, MasqueradeBackend, UnknownBackend};
 pub use system::{Place, Pod, Sys};
 pub use txn::{Txn, Undo};
+pub use veth::{Veth, VethError, VethPlan, random_name};

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+//! IP masquerade of a container's addresses, in iptables' tables or in a native nf_tables table
+//! (reference: `pkg/ip/ipmasq_iptables_linux.go`, `pkg/ip/ipmasq_nftables_linux.go`).
+//!
+//! The iptables chain belongs to network and container, all interfaces together; the nf_tables rules to a single
+//! attachment. Both names are hashes, so DEL needs no memory.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use cnibox_netfilter::nft::{self, ChainType, Hook, HookPoint, Statement};
+use cnibox_netfilter::xt::{self, Match, Target};
+use cnibox_netfilter::{Batch, Owner, Position, RuleInfo, TableRef};
+use cnibox_spec::{Attachment, Code, sha512_prefix};
+use ipnetwork::IpNetwork;
+use thiserror::Error;
+
+use crate::{Coded, Failure, Sys};
+
+/// Where masquerade rules are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MasqueradeBackend {
+    /// The `nat` table of iptables.
+    Iptables,
+    /// The table `inet cni_plugins_masquerade`.
+    Nftables,
+}
+
+/// `ipMasqBackend` names nothing that is known.
+#[derive(Debug, Error)]
+#[error("unknown ipmasq backend {:?}", .0)]
+pub struct UnknownBackend(pub String);
+
+impl Coded for UnknownBackend {
+    fn code(&self) -> Code {
+        Code::INVALID_CONFIG
+    }
+}
+
+impl MasqueradeBackend {
+    /// Reads `ipMasqBackend`; `None` leaves the choice to the host.
+    ///
+    /// # Errors
+    /// [`UnknownBackend`].
+    pub fn parse(name: Option<&str>) -> Result<Option<Self>, UnknownBackend> {
+        match name {
+            None => Ok(None),
+            Some("iptables") => Ok(Some(Self::Iptables)),
+            Some("nftables") => Ok(Some(Self::Nftables)),
+            Some(other) => Err(UnknownBackend(other.to_owned())),
+        }
+    }
+}
+
+/// The masquerade of one attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Masquerade {
+    /// The network's name.
+    pub network: String,
+    /// The container's ID.
+    pub container: String,
+    /// The interface's name in the container.
+    pub ifname: String,
+}
+
+impl Masquerade {
+    /// The iptables chain, shared by the container's interfaces on the network.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        format!("CNI-{}", sha512_prefix(&[&self.network, &self.container], 24))
+    }
+
+    fn xt_comment(&self) -> String {
+        format!("name: {:?} id: {:?}", self.network, self.container)
+    }
+
+    /// The beginning of the nf_tables comment, which identifies the attachment.
+    fn nft_key(&self) -> String {
+        format!("{}-{}", nft_network_key(&self.network), sha512_prefix(&[&self.ifname, ":", &self.container], 16))
+    }
+
+    fn nft_comment(&self) -> String {
+        let plain = |name: &str| name.replace('"', "");
+        let (network, ifname, id) = (plain(&self.network), plain(&self.ifname), plain(&self.container));
+        let mut comment = format!("{}, net: {network}, if: {ifname}, id: {id}", self.nft_key());
+        let end = (0..=NFT_COMMENT_LIMIT.min(comment.len())).rev().find(|end| comment.is_char_boundary(*end));
+        comment.truncate(end.unwrap_or_default());
+        comment
+    }
+
+    /// The changes that masquerade `addresses`.
+    #[must_use]
+    pub fn install(&self, backend: MasqueradeBackend, addresses: &[IpNetwork]) -> Batch {
+        let mut batch = Batch::new();
+        match backend {
+            MasqueradeBackend::Iptables => {
+                for address in addresses {
+                    self.install_xt(&mut batch, *address);
+                }
+            }
+            MasqueradeBackend::Nftables => self.install_nft(&mut batch, addresses),
+        }
+        batch
+    }
+
+    fn install_xt(&self, batch: &mut Batch, address: IpNetwork) {
+        let rule = |condition, target| {
+            xt::Rule::new(vec![condition, Match::comment(self.xt_comment())], target)
+        };
+        let chain = self.chain();
+        batch
+            .xt(xt::Family::of(address.ip()), xt::Table::Nat)
+            .ensure_chain(&chain)
+            .ensure_rule(&chain, rule(Match::destination(address), Target::Accept), Position::Tail)
+            .ensure_rule(
+                &chain,
+                rule(Match::not_destination(multicast(address)), Target::Masquerade),
+                Position::Tail,
+            )
+            .ensure_rule(POSTROUTING, self.xt_entry(address), Position::Tail);
+    }
+
+    /// The rule that sends the address's packets through the chain.
+    fn xt_entry(&self, address: IpNetwork) -> xt::Rule {
+        let source = Match::source(IpNetwork::from(address.ip()));
+        xt::Rule::new(vec![source, Match::comment(self.xt_comment())], Target::Jump(self.chain()))
+    }
+
+    fn install_nft(&self, batch: &mut Batch, addresses: &[IpNetwork]) {
+        let not_multicast = |net: IpNetwork| {
+            nft::Rule::new(vec![Statement::destination(net), Statement::Return])
+        };
+        let mut changes = batch
+            .nft(nft::Family::Inet, NFT_TABLE)
+            .ensure_table(Some(NFT_TABLE_COMMENT))
+            .ensure_chain(nft::Chain::regular(NFT_CHECKS).with_comment(NFT_CHECKS_COMMENT))
+            .ensure_chain(nft::Chain::base(NFT_BASE, Hook::new(ChainType::Nat, HookPoint::Postrouting, SRCNAT)))
+            .flush_chain(NFT_BASE)
+            .append_rule(NFT_BASE, not_multicast(multicast_v4()))
+            .append_rule(NFT_BASE, not_multicast(multicast_v6()))
+            .append_rule(NFT_BASE, nft::Rule::new(vec![Statement::Goto(NFT_CHECKS.to_owned())]))
+            .delete_rules_where(NFT_CHECKS, Owner::CommentPrefix(self.nft_key()));
+        for address in addresses {
+            let statements = vec![
+                Statement::source(IpNetwork::from(address.ip())),
+                Statement::not_destination(subnet(*address)),
+                Statement::Masquerade,
+            ];
+            changes = changes.append_rule(NFT_CHECKS, nft::Rule::new(statements).with_comment(self.nft_comment()));
+        }
+    }
+
+    /// The changes that take back [`Masquerade::install`] for `addresses` and leave the container's other interfaces
+    /// alone.
+    #[must_use]
+    pub fn remove(&self, backend: MasqueradeBackend, addresses: &[IpNetwork]) -> Batch {
+        let mut batch = Batch::new();
+        match backend {
+            MasqueradeBackend::Iptables => {
+                for address in addresses {
+                    batch
+                        .xt(xt::Family::of(address.ip()), xt::Table::Nat)
+                        .delete_rule(POSTROUTING, self.xt_entry(*address))
+                        .delete_chain_if_unreferenced(self.chain());
+                }
+            }
+            MasqueradeBackend::Nftables => self.remove_nft(&mut batch),
+        }
+        batch
+    }
+
+    fn remove_nft(&self, batch: &mut Batch) {
+        batch
+            .nft(nft::Family::Inet, NFT_TABLE)
+            .delete_rules_where(NFT_CHECKS, Owner::CommentPrefix(self.nft_key()));
+    }
+}
+
+impl Sys<'_> {
+    /// The backend that the host wants: iptables, unless only `nft` is installed.
+    #[must_use]
+    pub fn masquerade_backend(&self, asked: Option<MasqueradeBackend>) -> MasqueradeBackend {
+        asked.unwrap_or_else(|| {
+            let installed = |tool| self.finds_tool(tool);
+            if !installed("iptables") && installed("nft") {
+                MasqueradeBackend::Nftables
+            } else {
+                MasqueradeBackend::Iptables
+            }
+        })
+    }
+
+    /// Removes the attachment's masquerade from both backends, since the configuration may have changed in between.
+    /// `in_use` are the addresses that the container still has on other interfaces: their rules stay.
+    ///
+    /// # Errors
+    /// What the packet filter refuses; what is missing is no error.
+    pub fn masquerade_remove(&mut self, masquerade: &Masquerade, in_use: &[IpAddr]) -> Result<(), Failure> {
+        let mut batch = Batch::new();
+        let chain = masquerade.chain();
+        for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
+            let table = TableRef::Xt(family, xt::Table::Nat);
+            // Without the chain there can be no rule that jumps to it, and no need to read everybody's rules.
+            if !self.engine()?.chain_exists(&table, &chain)? {
+                continue;
+            }
+            let kept = |rule: &RuleInfo| rule.source.is_some_and(|source| in_use.contains(&source.ip()));
+            let entries = self.engine()?.rules(&table, POSTROUTING)?;
+            for rule in entries.into_iter().filter(|rule| rule.jump.as_deref() == Some(&chain) && !kept(rule)) {
+                batch.xt(family, xt::Table::Nat).delete_found(POSTROUTING, rule.id);
+            }
+            batch.xt(family, xt::Table::Nat).delete_chain_if_unreferenced(&chain);
+        }
+        masquerade.remove_nft(&mut batch);
+        Ok(self.engine()?.apply(&batch)?)
+    }
+
+    /// Removes the masquerade of every attachment of `network` that is not among `valid`, from both backends.
+    ///
+    /// # Errors
+    /// What the packet filter refuses.
+    pub fn masquerade_collect(&mut self, network: &str, valid: &[Attachment]) -> Result<(), Failure> {
+        let mut batch = Batch::new();
+        for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
+            let table = TableRef::Xt(family, xt::Table::Nat);
+            for rule in self.engine()?.rules(&table, POSTROUTING)? {
+                let Some(chain) = stale_chain(&rule, network, valid) else { continue };
+                batch
+                    .xt(family, xt::Table::Nat)
+                    .delete_found(POSTROUTING, rule.id)
+                    .delete_chain_if_unreferenced(chain);
+            }
+        }
+        let table = TableRef::Nft(nft::Family::Inet, NFT_TABLE.to_owned());
+        for rule in self.engine()?.rules(&table, NFT_CHECKS)? {
+            if rule.comment.as_deref().is_some_and(|comment| nft_is_stale(comment, network, valid)) {
+                batch.nft(nft::Family::Inet, NFT_TABLE).delete_found(NFT_CHECKS, rule.id);
+            }
+        }
+        Ok(self.engine()?.apply(&batch)?)
+    }
+
+    fn finds_tool(&self, tool: &str) -> bool {
+        let path = self.env.var("PATH");
+        path.split(':').any(|dir| std::path::Path::new(dir).join(tool).is_file())
+    }
+}
+
+/// The chain of an entry rule whose container is not among `valid`. The chain's name must be the one that network and
+/// container of the comment hash to: the comment alone could be anybody's.
+fn stale_chain(rule: &RuleInfo, network: &str, valid: &[Attachment]) -> Option<String> {
+    let id = rule.comment.as_deref()?.strip_prefix(&format!("name: {network:?} id: \""))?.strip_suffix('"')?;
+    if valid.iter().any(|live| live.container_id == id) {
+        return None;
+    }
+    let chain = format!("CNI-{}", sha512_prefix(&[network, id], 24));
+    (rule.jump.as_deref() == Some(&chain)).then_some(chain)
+}
+
+/// Whether a comment is of `network` and of no attachment in `valid`, as the reference's helper decides it.
+fn nft_is_stale(comment: &str, network: &str, valid: &[Attachment]) -> bool {
+    let of_network = comment.strip_prefix(&nft_network_key(network)).is_some_and(|rest| rest.starts_with('-'));
+    of_network
+        && !valid.iter().any(|live| {
+            let masquerade = Masquerade {
+                network: network.to_owned(),
+                container: live.container_id.clone(),
+                ifname: live.ifname.clone(),
+            };
+            comment.starts_with(&masquerade.nft_key())
+        })
+}
+
+fn nft_network_key(network: &str) -> String {
+    sha512_prefix(&[network], 16)
+}
+
+fn multicast(address: IpNetwork) -> IpNetwork {
+    if address.is_ipv4() { multicast_v4() } else { multicast_v6() }
+}
+
+fn multicast_v4() -> IpNetwork {
+    prefix(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4)
+}
+
+fn multicast_v6() -> IpNetwork {
+    prefix(IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8)
+}
+
+fn subnet(address: IpNetwork) -> IpNetwork {
+    prefix(address.network(), address.prefix())
+}
+
+/// A prefix whose length is known to fit its family.
+fn prefix(ip: IpAddr, length: u8) -> IpNetwork {
+    IpNetwork::new(ip, length).unwrap_or_else(|_| IpNetwork::from(ip))
+}
+
+const POSTROUTING: &str = "POSTROUTING";
+const NFT_TABLE: &str = "cni_plugins_masquerade";
+const NFT_TABLE_COMMENT: &str = "Masquerading for plugins from github.com/containernetworking/plugins";
+const NFT_CHECKS: &str = "masq_checks";
+const NFT_CHECKS_COMMENT: &str =
+    "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet";
+const NFT_BASE: &str = "postrouting";
+/// `srcnat` of `nft(8)`.
+const SRCNAT: i32 = 100;
+/// What `nft` accepts as a comment, in bytes (`NFTNL_UDATA_COMMENT_MAXLEN` of libnftnl).
+const NFT_COMMENT_LIMIT: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masquerade() -> Masquerade {
+        Masquerade { network: "mynet".into(), container: "cont1".into(), ifname: "eth0".into() }
+    }
+
+    #[test]
+    fn names_are_the_reference_vectors() {
+        assert_eq!(masquerade().chain(), "CNI-c729ec77c46fa9b53d651af8");
+        assert_eq!(
+            masquerade().nft_comment(),
+            "d23676b4f2d9fe04-f37378035343678b, net: mynet, if: eth0, id: cont1"
+        );
+    }
+
+    #[test]
+    fn only_the_networks_own_dead_attachments_are_stale() {
+        let live = [Attachment { container_id: "cont1".into(), ifname: "eth0".into() }];
+        let comment = masquerade().nft_comment();
+        assert!(!nft_is_stale(&comment, "mynet", &live));
+        assert!(nft_is_stale(&comment, "mynet", &[]));
+        assert!(!nft_is_stale(&comment, "other", &[]));
+    }
+}
