@@ -103,20 +103,21 @@ impl Masquerade {
     }
 
     fn install_xt(&self, batch: &mut Batch, address: IpNetwork) {
-        let rule = |condition, target| {
-            xt::Rule::new(vec![condition, Match::comment(self.xt_comment())], target)
-        };
         let chain = self.chain();
-        batch
-            .xt(xt::Family::of(address.ip()), xt::Table::Nat)
-            .ensure_chain(&chain)
-            .ensure_rule(&chain, rule(Match::destination(address), Target::Accept), Position::Tail)
-            .ensure_rule(
-                &chain,
-                rule(Match::not_destination(multicast(address)), Target::Masquerade),
-                Position::Tail,
-            )
-            .ensure_rule(POSTROUTING, self.xt_entry(address), Position::Tail);
+        let mut changes = batch.xt(xt::Family::of(address.ip()), xt::Table::Nat).ensure_chain(&chain);
+        for (chain, rule) in self.xt_rules(&chain, address) {
+            changes = changes.ensure_rule(chain, rule, Position::Tail);
+        }
+    }
+
+    /// The rules of one address with the chains that they stand in.
+    fn xt_rules<'a>(&self, chain: &'a str, address: IpNetwork) -> [(&'a str, xt::Rule); 3] {
+        let rule = |condition, target| xt::Rule::new(vec![condition, Match::comment(self.xt_comment())], target);
+        [
+            (chain, rule(Match::destination(address), Target::Accept)),
+            (chain, rule(Match::not_destination(multicast(address)), Target::Masquerade)),
+            (POSTROUTING, self.xt_entry(address)),
+        ]
     }
 
     /// The rule that sends the address's packets through the chain.
@@ -237,6 +238,57 @@ impl Sys<'_> {
             }
         }
         Ok(self.engine()?.apply(&batch)?)
+    }
+
+    /// Whether every rule of [`Masquerade::install`] that concerns `addresses` is there; otherwise what is missing.
+    ///
+    /// # Errors
+    /// When the packet filter cannot be read.
+    pub fn masquerade_missing(
+        &mut self,
+        masquerade: &Masquerade,
+        backend: MasqueradeBackend,
+        addresses: &[IpNetwork],
+    ) -> Result<Option<String>, Failure> {
+        match backend {
+            MasqueradeBackend::Iptables => self.masquerade_missing_xt(masquerade, addresses),
+            MasqueradeBackend::Nftables => self.masquerade_missing_nft(masquerade, addresses),
+        }
+    }
+
+    fn masquerade_missing_xt(
+        &mut self,
+        masquerade: &Masquerade,
+        addresses: &[IpNetwork],
+    ) -> Result<Option<String>, Failure> {
+        let chain = masquerade.chain();
+        for address in addresses {
+            let family = xt::Family::of(address.ip());
+            for (chain, rule) in masquerade.xt_rules(&chain, *address) {
+                if !self.engine()?.rule_exists(family, xt::Table::Nat, chain, &rule)? {
+                    return Ok(Some(format!("rule {} in chain {chain} of table nat", rule.to_args().join(" "))));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn masquerade_missing_nft(
+        &mut self,
+        masquerade: &Masquerade,
+        addresses: &[IpNetwork],
+    ) -> Result<Option<String>, Failure> {
+        let table = TableRef::Nft(nft::Family::Inet, NFT_TABLE.to_owned());
+        let key = masquerade.nft_key();
+        let rules = self.engine()?.rules(&table, NFT_CHECKS)?;
+        let own = |rule: &&RuleInfo| rule.comment.as_deref().is_some_and(|comment| comment.starts_with(&key));
+        let found = rules.iter().filter(own).count();
+        let entries = self.engine()?.rules(&table, NFT_BASE)?;
+        if entries.iter().all(|rule| rule.jump.as_deref() != Some(NFT_CHECKS)) {
+            return Ok(Some(format!("rule goto {NFT_CHECKS} in chain {NFT_BASE} of table {NFT_TABLE}")));
+        }
+        let missing = || format!("masquerade rule {key} in chain {NFT_CHECKS} of table {NFT_TABLE}");
+        Ok((found < addresses.len()).then(missing))
     }
 
     fn finds_tool(&self, tool: &str) -> bool {
