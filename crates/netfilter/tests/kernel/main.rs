@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests against the kernel and the real tools, each in a network namespace of its own.
 
+mod cases;
 mod common;
+mod dump;
 mod iptables;
