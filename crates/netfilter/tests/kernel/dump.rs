@@ -7,6 +7,7 @@ use netlink_sys::{Socket, SocketAddr};
 
 const DUMP_CHAINS: u16 = 0x0a04;
 const DUMP_RULES: u16 = 0x0a07;
+const DUMP_CONNTRACK: u16 = 0x0101;
 
 /// A chain without its handle and use count: name, hook, policy, type, flags and user data.
 pub(crate) type Chain = (String, Vec<Option<Vec<u8>>>);
@@ -35,6 +36,15 @@ pub(crate) fn rules(family: u8) -> Vec<Rule> {
     let mut rules: Vec<Rule> = dump(DUMP_RULES, family).iter().map(|attrs| parse(attrs)).collect();
     rules.sort_by(|one, other| one.0.cmp(&other.0));
     rules
+}
+
+/// The original destination port of every connection tracking entry.
+pub(crate) fn conntrack(family: u8) -> Vec<u16> {
+    let port = |attrs: &[u8]| {
+        let transport = find_attr(find_attr(attrs, 1).expect("tuple"), 2).expect("transport");
+        find_attr(transport, 3).map(|port| u16::from_be_bytes([port[0], port[1]]))
+    };
+    dump(DUMP_CONNTRACK, family).iter().filter_map(|attrs| port(attrs)).collect()
 }
 
 fn text(attrs: &[u8], kind: u16) -> String {

@@ -3,5 +3,7 @@
 
 mod cases;
 mod common;
+mod conntrack;
 mod dump;
 mod iptables;
+mod nftables;
