@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use cnibox_netlink::{AddrSpec, BridgePort, Error, Family, Link, LinkChange, Mac, Monitor, OperState, VethSpec, Waited};
+use cnibox_netlink::{
+    AddrSpec, BridgePort, Error, Family, Link, LinkChange, Mac, Monitor, OperState, VethSpec, Waited,
+};
 use cnibox_netns::sysctl;
 use cnibox_spec::Interface;
 use cnibox_sys::{Coded, Failure, Owner, Place, Stage, Sys, Txn, Undo, Veth, random_name};
@@ -100,13 +102,11 @@ pub(crate) fn layer2(
 ) -> Result<Veth, Failure> {
     let undo = Undo::Link { place: Place::Pod, name: plan.veth.ifname.to_string() };
     let veth = tx.step(undo, |sys| sys.veth_add(&plan.veth))?;
-    let change = LinkChange::new(veth.host.index).up().master(bridge.index).alias(&owner.alias(Stage::Pending));
+    let change =
+        LinkChange::new(veth.host.index).up().master(bridge.index).alias(&owner.alias(Stage::Pending));
     tx.shared(|sys| {
-        let refused = |source| ApplyError::Attach {
-            veth: veth.host.name.clone(),
-            bridge: bridge.name.clone(),
-            source,
-        };
+        let refused =
+            |source| ApplyError::Attach { veth: veth.host.name.clone(), bridge: bridge.name.clone(), source };
         sys.host()?.link_set(change).map_err(|error| Failure::from(refused(error)))
     })?;
     tx.shared(|sys| port(sys, &veth.host, &plan.port))?;
@@ -127,7 +127,8 @@ fn port(sys: &mut Sys<'_>, link: &Link, plan: &PortPlan) -> Result<(), Failure> 
         }
     }
     for vlan in &plan.vlans {
-        rtnl.bridge_vlan_add(link.index, *vlan).map_err(|error| ApplyError::Vlan(link.name.clone(), error))?;
+        rtnl.bridge_vlan_add(link.index, *vlan)
+            .map_err(|error| ApplyError::Vlan(link.name.clone(), error))?;
     }
     Ok(())
 }
@@ -136,7 +137,9 @@ fn port(sys: &mut Sys<'_>, link: &Link, plan: &PortPlan) -> Result<(), Failure> 
 pub(crate) fn spoof_check(tx: &mut Txn<'_, '_>, check: &SpoofCheck, veth: &Veth) -> Result<(), Failure> {
     let mac = veth.pod.mac.ok_or_else(|| ApplyError::NoMac(veth.pod.name.clone()))?;
     tx.step(Undo::Rules(check.remove()), |sys| {
-        sys.engine()?.apply(&check.install(&veth.host.name, mac)).map_err(|error| Failure::from(ApplyError::SpoofCheck(error)))
+        sys.engine()?
+            .apply(&check.install(&veth.host.name, mac))
+            .map_err(|error| Failure::from(ApplyError::SpoofCheck(error)))
     })
 }
 
@@ -156,7 +159,11 @@ pub(crate) fn pod(sys: &mut Sys<'_>, plan: &Layer3) -> Result<(), Failure> {
 }
 
 /// Gateway addresses on the bridge, or on its VLAN's gateway interface, which is then answered.
-pub(crate) fn gateways(sys: &mut Sys<'_>, plan: &Layer3, bridge: &Link) -> Result<Option<Interface>, Failure> {
+pub(crate) fn gateways(
+    sys: &mut Sys<'_>,
+    plan: &Layer3,
+    bridge: &Link,
+) -> Result<Option<Interface>, Failure> {
     let mut vlan_interface = None;
     for v4 in [true, false] {
         let mut any = false;
@@ -250,11 +257,17 @@ fn address(
     }
     match rtnl.addr_add(device.index, &AddrSpec::new(wanted)) {
         Err(source) if !source.is_exists() => {
-            return Err(ApplyError::AddAddress { what, device: device.name.clone(), address: wanted, source }.into());
+            return Err(ApplyError::AddAddress {
+                what,
+                device: device.name.clone(),
+                address: wanted,
+                source,
+            }
+            .into());
         }
         _ => {}
     }
-    let mac = match device.mac.filter(|mac| *mac != Mac::default()) {
+    let mac = match device.mac.filter(|mac| *mac != UNSET) {
         Some(mac) => Some(mac),
         // A bridge that has lost all its ports has none until the next one comes.
         None => rtnl.link_by_index(device.index)?.mac,
@@ -291,5 +304,7 @@ pub(crate) fn port_up(sys: &mut Sys<'_>, port: &Link) -> Result<Link, Failure> {
     }
 }
 
+/// What a bridge without ports has.
+const UNSET: Mac = Mac([0; 6]);
 /// The sum of the reference's pauses.
 const PORT_TIMEOUT: Duration = Duration::from_millis(2550);

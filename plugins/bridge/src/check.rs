@@ -54,13 +54,16 @@ impl Coded for Drift {}
 pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let CheckArgs { netns, ifname, .. } = &request.args;
     if let Err(failure) = sys.open_pod(netns) {
-        return Err(failure.prefixed(&format!("failed to open netns {}: ", cnibox_spec::quoted(netns.as_str()))));
+        return Err(
+            failure.prefixed(&format!("failed to open netns {}: ", cnibox_spec::quoted(netns.as_str())))
+        );
     }
     // Without IPAM plugin there is nobody to ask; the reference asks nevertheless, and fails.
     if let Some(plugin) = &request.config.ipam {
         sys.delegate(Verb::Check, plugin)?;
     }
-    let result = request.conf.prev_result().map_err(ConfigError::PrevResult)?.ok_or(ConfigError::NoPrevResult)?;
+    let result =
+        request.conf.prev_result().map_err(ConfigError::PrevResult)?.ok_or(ConfigError::NoPrevResult)?;
     let layer2 = plan::layer2(&request.config, ifname);
     let bridge = expect_bridge(sys, &request.config, listed(&result, request.config.bridge.as_str(), ""))?;
     let pod = expect_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()), &layer2)?;
@@ -208,7 +211,9 @@ fn expect_layer3(
     }
     let layer3 = plan::layer3(&request.config, &request.args.ifname, own.clone())?;
     let device = match layer3.gateway_vlan {
-        Some(vlan) if !layer3.gateways.is_empty() => link(sys, Place::Host, &format!("{}.{vlan}", bridge.name))?,
+        Some(vlan) if !layer3.gateways.is_empty() => {
+            link(sys, Place::Host, &format!("{}.{vlan}", bridge.name))?
+        }
         _ => bridge.clone(),
     };
     if !layer3.gateways.is_empty() {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Config {
+pub struct Config {
     /// The bridge's name.
     pub(crate) bridge: IfName,
     /// Whether the bridge gets gateway addresses.

@@ -17,7 +17,7 @@ use cnibox_netlink::Link;
 use cnibox_spec::{CniResult, Code, Interface};
 use cnibox_sys::{Failure, Masquerade, Owner, Stage, Sys, Txn, Undo, Veth};
 
-use config::Config;
+pub use config::Config;
 use plan::Layer3;
 use spoof::SpoofCheck;
 
@@ -58,7 +58,9 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
     let owner = Owner::new(&request.conf.network, container, ifname);
     let layer2 = plan::layer2(&request.config, ifname);
     if let Err(failure) = sys.open_pod(netns) {
-        return Err(failure.prefixed(&format!("failed to open netns {}: ", cnibox_spec::quoted(netns.as_str()))));
+        return Err(
+            failure.prefixed(&format!("failed to open netns {}: ", cnibox_spec::quoted(netns.as_str())))
+        );
     }
     detach::clear_unfinished(request, sys, &owner)?;
     Txn::run(sys, |tx| {
@@ -79,12 +81,15 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
             }
             result.dns = request.config.dns.clone().unwrap_or_default();
         }
-        let port = if layer2.up { tx.shared(|sys| apply::port_up(sys, &veth.host))? } else { veth.host.clone() };
+        let port =
+            if layer2.up { tx.shared(|sys| apply::port_up(sys, &veth.host))? } else { veth.host.clone() };
         let bridge = tx.shared(|sys| sys.host()?.link_by_index(bridge.index).map_err(Failure::from))?;
         result.interfaces = interfaces(&bridge, &port, &veth, netns.as_str());
         result.interfaces.extend(vlan_interface);
         printable(request, &result)?;
-        tx.shared(|sys| Ok::<_, Failure>(sys.host()?.link_set_alias(port.index, &owner.alias(Stage::Ready))?))?;
+        tx.shared(|sys| {
+            Ok::<_, Failure>(sys.host()?.link_set_alias(port.index, &owner.alias(Stage::Ready))?)
+        })?;
         Ok(result)
     })
 }

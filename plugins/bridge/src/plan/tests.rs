@@ -39,7 +39,8 @@ fn ipam(addresses: &[&str]) -> CniResult {
 
 #[test]
 fn a_gateway_is_the_first_address_of_the_subnet() {
-    let plan = layer3(&Config { gateway: true, ..config() }, &eth0(), ipam(&["10.1.2.9/24", "fd00::9/64"])).unwrap();
+    let plan =
+        layer3(&Config { gateway: true, ..config() }, &eth0(), ipam(&["10.1.2.9/24", "fd00::9/64"])).unwrap();
     let gateways: Vec<_> = plan.gateways.iter().map(ToString::to_string).collect();
     assert_eq!(gateways, ["10.1.2.1/24", "fd00::1/64"]);
     assert_eq!(plan.result.ips[0].interface, Some(2));
@@ -50,7 +51,8 @@ fn a_gateway_is_the_first_address_of_the_subnet() {
 fn a_default_gateway_adds_one_route_per_family() {
     let wanted = Config { gateway: true, default_gateway: true, ..config() };
     let plan = layer3(&wanted, &eth0(), ipam(&["10.1.2.9/24", "10.1.3.9/24", "fd00::9/64"])).unwrap();
-    let routes: Vec<_> = plan.interface.routes.iter().map(|r| format!("{} {}", r.dst, r.gw.unwrap())).collect();
+    let routes: Vec<_> =
+        plan.interface.routes.iter().map(|r| format!("{} {}", r.dst, r.gw.unwrap())).collect();
     assert_eq!(routes, ["0.0.0.0/0 10.1.2.1", "::/0 fd00::1"]);
 }
 
@@ -67,7 +69,8 @@ fn a_default_route_without_gateway_is_not_doubled() {
 #[test]
 fn the_networks_dns_replaces_the_ipam_plugins() {
     let dns = Dns { domain: "example".into(), ..Dns::default() };
-    let plan = layer3(&Config { dns: Some(dns.clone()), ..config() }, &eth0(), ipam(&["10.1.2.9/24"])).unwrap();
+    let plan =
+        layer3(&Config { dns: Some(dns.clone()), ..config() }, &eth0(), ipam(&["10.1.2.9/24"])).unwrap();
     assert_eq!(plan.result.dns, dns);
 }
 
