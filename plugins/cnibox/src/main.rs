@@ -18,7 +18,7 @@ macro_rules! plugins {
     };
 }
 
-plugins![cnibox_bridge::Bridge, cnibox_loopback::Loopback,];
+plugins![cnibox_bridge::Bridge, cnibox_host_local::HostLocal, cnibox_loopback::Loopback,];
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(report_panic));
