@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The netlink transport: reads for the planner, and the commit of its steps as one transaction.
+
+use crate::batch::{Position, RuleId, TableRef};
+use crate::error::{Error, Result};
+use crate::kernel::message::{ChainName, Messages, NewRule};
+use crate::kernel::socket::{Refusal, Socket};
+use crate::plan::{Action, AnyRule, Listed, Reader, Step, Uses, Wanted};
+use crate::xt::Canon;
+use crate::{nft, xt};
+
+impl Reader for Socket {
+    fn has_table(&mut self, table: &TableRef) -> Result<bool> {
+        Socket::has_table(self, table.family(), table.name())
+    }
+
+    fn chain(&mut self, table: &TableRef, chain: &str) -> Result<Option<Uses>> {
+        let facts = Socket::chain(self, chain_name(table, chain))?;
+        Ok(facts.map(|facts| Uses::RulesAndJumps(facts.uses)))
+    }
+
+    fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>> {
+        let rules = Socket::rules(self, chain_name(table, chain))?;
+        let family = table.family();
+        Ok(rules.into_iter().map(|rule| Listed::Raw { rule, family }).collect())
+    }
+
+    fn is_same(&mut self, _: &TableRef, _: &str, wanted: &Wanted, listed: &Listed) -> Result<bool> {
+        Ok(wanted.is(listed))
+    }
+}
+
+/// Commits the steps if the ruleset still is of this generation; false if it is not.
+pub(crate) fn commit(socket: &mut Socket, generation: u32, steps: &[Step]) -> Result<bool> {
+    let count = u32::try_from(steps.len()).unwrap_or(u32::MAX).saturating_add(2);
+    let first = socket.sequence(count);
+    let mut messages = Messages::new(first);
+    messages.begin(generation);
+    for (table, action) in steps {
+        push(&mut messages, table, action)?;
+    }
+    messages.end();
+    let refusals = socket.transact(&messages.into_bytes())?;
+    let Some(refusal) = refusals.into_iter().min_by_key(|refusal| refusal.seq) else { return Ok(true) };
+    // kernel net/netfilter/nfnetlink.c: the generation differs
+    if refusal.errno == ERESTART {
+        return Ok(false);
+    }
+    Err(failure(refusal, first, steps))
+}
+
+const ERESTART: i32 = 85;
+
+fn failure(refusal: Refusal, first: u32, steps: &[Step]) -> Error {
+    let index = refusal.seq.checked_sub(first + 1).and_then(|index| usize::try_from(index).ok());
+    let step = index.and_then(|index| steps.get(index));
+    let operation = match step {
+        Some((table, action)) => action.describe(table),
+        None => "change the ruleset".to_owned(),
+    };
+    refusal.into_error(operation)
+}
+
+fn push(messages: &mut Messages, table: &TableRef, action: &Action) -> Result<()> {
+    let family = table.family();
+    match action {
+        Action::AddTable { comment } => messages.new_table(family, table.name(), comment.as_deref()),
+        Action::AddChain(chain) => messages.new_chain(family, table.name(), chain),
+        Action::AddRule { chain, rule, at } => push_rule(messages, table, chain, (rule, *at))?,
+        Action::DeleteRule { chain, id: RuleId::Handle(handle) } => {
+            messages.delete_rule(chain_name(table, chain), Some(*handle));
+        }
+        Action::DeleteRule { id: RuleId::Listed(words), .. } => return Err(unencodable(words.join(" "))),
+        Action::Flush { chain } => messages.delete_rule(chain_name(table, chain), None),
+        Action::DeleteChain { chain } => messages.delete_chain(chain_name(table, chain)),
+    }
+    Ok(())
+}
+
+fn push_rule(
+    messages: &mut Messages,
+    table: &TableRef,
+    chain: &str,
+    (rule, at): (&AnyRule, Position),
+) -> Result<()> {
+    let (exprs, compat, comment) = match (rule, table) {
+        (AnyRule::Xt(rule), TableRef::Xt(family, _)) => {
+            let canon = Canon::of(rule).ok_or_else(|| unencodable(rule.to_args().join(" ")))?;
+            (xt::encode(&canon, *family), canon.protocol, None)
+        }
+        (AnyRule::Nft(rule), _) => (nft::encode(rule, table.family()), None, rule.comment.as_deref()),
+        (AnyRule::Xt(_), TableRef::Nft(..)) => (None, None, None),
+    };
+    let exprs = exprs.ok_or_else(|| unencodable(format!("{rule:?}")))?;
+    let rule = NewRule { exprs: &exprs, compat, comment, at_head: at == Position::Head };
+    messages.new_rule(chain_name(table, chain), &rule);
+    Ok(())
+}
+
+fn unencodable(value: String) -> Error {
+    Error::InvalidText { kind: "rule", value }
+}
+
+pub(crate) fn chain_name<'a>(table: &'a TableRef, chain: &'a str) -> ChainName<'a> {
+    ChainName { family: table.family(), table: table.name(), chain }
+}

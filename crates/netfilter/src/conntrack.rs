@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Deletes connection tracking entries (`conntrack -D`), one pass over the table for each address family and protocol.
+//!
+//! Needed where a forwarded port appears or goes: the kernel keeps sending packets of a known UDP flow where it sent them
+//! before, whatever the rules say now.
+
+use std::net::IpAddr;
+
+use netlink_bindings::conntrack::{Nfgenmsg, PushConntrackAttrs};
+use netlink_bindings::utils::{find_attr, push_header};
+
+use crate::error::Result;
+use crate::kernel::message::Messages;
+use crate::kernel::socket::Socket;
+use crate::xt::{Family, Protocol};
+
+/// `NFNL_SUBSYS_CTNETLINK << 8`
+const CTNETLINK: u16 = 1 << 8;
+const NEW: u16 = CTNETLINK;
+const GET: u16 = CTNETLINK | 1;
+const DELETE: u16 = CTNETLINK | 2;
+const ACK: u16 = 4;
+const DUMP: u16 = 0x300;
+const TUPLE_ORIG: u16 = 1;
+const ID: u16 = 12;
+const ZONE: u16 = 18;
+/// `CTA_FILTER_FLAG(CTA_PROTO_NUM)`, `net/netfilter/nf_conntrack_netlink.c`
+const FILTER_PROTOCOL: u32 = 1 << 3;
+/// `CTA_FILTER_FLAG(CTA_PROTO_DST_PORT)`
+const FILTER_DESTINATION_PORT: u32 = 1 << 5;
+const NFGENMSG: usize = 4;
+
+/// Entries whose first packet went to this port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// Address family of the entries.
+    pub family: Family,
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// Destination port of the original direction.
+    pub port: u16,
+    /// Destination address of the original direction; `None` for any.
+    pub address: Option<IpAddr>,
+}
+
+/// Deletes all entries that belong to one of `flows` in the network namespace of the calling thread. Returns how many.
+///
+/// # Errors
+/// [`crate::Error::Kernel`] if the table cannot be read or changed, [`crate::Error::Socket`]. Entries that end meanwhile
+/// are no error.
+pub fn flush(flows: &[Flow]) -> Result<usize> {
+    let mut passes: Vec<(Family, Protocol)> = flows.iter().map(|flow| (flow.family, flow.protocol)).collect();
+    passes.sort_unstable();
+    passes.dedup();
+    if passes.is_empty() {
+        return Ok(0);
+    }
+    let mut socket = Socket::open()?;
+    let mut deleted = 0;
+    for (family, protocol) in passes {
+        let wanted: Vec<&Flow> =
+            flows.iter().filter(|f| f.family == family && f.protocol == protocol).collect();
+        let entries = matching(&mut socket, &wanted)?;
+        deleted += delete(&mut socket, family, &entries)?;
+    }
+    Ok(deleted)
+}
+
+/// What names an entry: the attributes that a deletion takes, as they came.
+type Entry = Vec<(u16, Vec<u8>)>;
+
+fn matching(socket: &mut Socket, flows: &[&Flow]) -> Result<Vec<Entry>> {
+    let Some(first) = flows.first() else { return Ok(Vec::new()) };
+    let one_port = flows.iter().all(|flow| flow.port == first.port);
+    let request = dump_request(socket.sequence(1), first, one_port);
+    let mut entries = Vec::new();
+    let outcome = socket.ask(&request, &mut entries, Vec::clear, |entries, message| {
+        let attrs = message.body.get(NFGENMSG..).unwrap_or_default();
+        if message.kind == NEW && Original::parse(attrs).is_some_and(|tuple| tuple.belongs_to(flows)) {
+            entries.push(entry(attrs));
+        }
+    })?;
+    outcome.map_err(|refusal| refusal.into_error("list connection tracking entries".to_owned()))?;
+    Ok(entries)
+}
+
+/// The kernel filters from 5.8 on and ignores the filter before, so answers are checked in any case.
+fn dump_request(seq: u32, flow: &Flow, one_port: bool) -> Vec<u8> {
+    let flags = if one_port { FILTER_PROTOCOL | FILTER_DESTINATION_PORT } else { FILTER_PROTOCOL };
+    let mut messages = Messages::new(seq);
+    messages.push(GET, DUMP, |buffer| {
+        buffer.extend_from_slice(header(flow.family).as_slice());
+        let attrs = PushConntrackAttrs::new(buffer);
+        let mut tuple = attrs.nested_tuple_orig().nested_tuple_proto().push_proto_num(flow.protocol.number());
+        if one_port {
+            tuple = tuple.push_proto_dst_port(flow.port);
+        }
+        let attrs = tuple.end_nested().end_nested();
+        attrs.nested_filter().push_orig_flags(flags).push_reply_flags(0).end_nested();
+    });
+    messages.into_bytes()
+}
+
+/// The original direction of an entry.
+struct Original {
+    protocol: u8,
+    port: u16,
+    address: IpAddr,
+}
+
+impl Original {
+    fn parse(attrs: &[u8]) -> Option<Self> {
+        let tuple = find_attr(attrs, TUPLE_ORIG)?;
+        let (ip, transport) = (find_attr(tuple, 1)?, find_attr(tuple, 2)?);
+        let v4 =
+            find_attr(ip, 2).and_then(|bytes| bytes.first_chunk::<4>()).map(|bytes| IpAddr::from(*bytes));
+        let v6 =
+            || find_attr(ip, 4).and_then(|bytes| bytes.first_chunk::<16>()).map(|bytes| IpAddr::from(*bytes));
+        let port = u16::from_be_bytes(*find_attr(transport, 3)?.first_chunk()?);
+        Some(Self { protocol: *find_attr(transport, 1)?.first()?, port, address: v4.or_else(v6)? })
+    }
+
+    fn belongs_to(&self, flows: &[&Flow]) -> bool {
+        flows.iter().any(|flow| {
+            let address = flow.address.is_none_or(|address| address == self.address);
+            let family = Family::of(self.address) == flow.family;
+            family && flow.protocol.number() == self.protocol && flow.port == self.port && address
+        })
+    }
+}
+
+fn entry(attrs: &[u8]) -> Entry {
+    [TUPLE_ORIG, ID, ZONE]
+        .into_iter()
+        .filter_map(|kind| Some((kind, find_attr(attrs, kind)?.to_vec())))
+        .collect()
+}
+
+/// `NLA_F_NESTED`
+const NESTED: u16 = 1 << 15;
+
+fn delete(socket: &mut Socket, family: Family, entries: &[Entry]) -> Result<usize> {
+    let mut deleted = 0;
+    for entry in entries {
+        let mut messages = Messages::new(socket.sequence(1));
+        messages.push(DELETE, ACK, |buffer| {
+            buffer.extend_from_slice(header(family).as_slice());
+            for (kind, value) in entry {
+                let kind = if *kind == TUPLE_ORIG { kind | NESTED } else { *kind };
+                push_header(buffer, kind, u16::try_from(value.len()).unwrap_or(0));
+                buffer.extend_from_slice(value);
+            }
+        });
+        match socket.ask(&messages.into_bytes(), &mut (), |()| {}, |(), _| {})? {
+            Ok(()) => deleted += 1,
+            Err(refusal) if refusal.errno == libc::ENOENT => {}
+            Err(refusal) => return Err(refusal.into_error("delete connection tracking entry".to_owned())),
+        }
+    }
+    Ok(deleted)
+}
+
+fn header(family: Family) -> Nfgenmsg {
+    let mut header = Nfgenmsg::new();
+    header.nfgen_family = match family {
+        Family::Ipv4 => 2,
+        Family::Ipv6 => 10,
+    };
+    header
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Applies batches and answers questions, over the transport that fits the host and the rules.
+
+use std::ffi::{OsStr, OsString};
+use std::time::Duration;
+
+use crate::batch::{Batch, Change, Op, RuleInfo, TableRef};
+use crate::commit::commit;
+use crate::error::{Error, Result};
+use crate::exec::{self, Tool};
+use crate::flavour::Flavour;
+use crate::kernel::socket::Socket;
+use crate::plan::{AnyRule, Reader, Step, Wanted, plan};
+use crate::xt::{self, Canon};
+
+const ATTEMPTS: u32 = 32;
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// How rules of the iptables dialect are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// As the host's `iptables` would: netlink for its nf_tables flavour, `iptables-restore` for the legacy one.
+    #[default]
+    Auto,
+    /// Always over nf_tables netlink, but for rules that only the tool understands.
+    Netlink,
+    /// Always with `iptables-restore`.
+    Exec,
+}
+
+impl std::str::FromStr for Choice {
+    type Err = Error;
+
+    /// `auto` (or nothing), `netlink`, `exec`.
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "" | "auto" => Ok(Self::Auto),
+            "netlink" => Ok(Self::Netlink),
+            "exec" => Ok(Self::Exec),
+            _ => Err(Error::InvalidText { kind: "packet filter transport", value: text.to_owned() }),
+        }
+    }
+}
+
+/// The packet filter of the network namespace in which the calling thread first used the engine.
+pub struct Engine {
+    choice: Choice,
+    path: OsString,
+    flavour: Option<Flavour>,
+    socket: Option<Socket>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("choice", &self.choice)
+            .field("flavour", &self.flavour)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which transport a change takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Route {
+    Netlink,
+    Tool(xt::Family),
+    Nft,
+}
+
+impl Engine {
+    /// An engine that finds tools in `path` (the value of `PATH`). Nothing is opened yet; the first use opens a socket in
+    /// the network namespace of the calling thread and keeps it.
+    #[must_use]
+    pub fn open(choice: Choice, path: &OsStr) -> Self {
+        Self { choice, path: path.to_owned(), flavour: None, socket: None }
+    }
+
+    /// The flavour of the host's `iptables`, found without starting it.
+    pub fn flavour(&mut self) -> Flavour {
+        *self.flavour.get_or_insert_with(|| Flavour::of_host(&self.path))
+    }
+
+    /// Makes everything in the batch true.
+    ///
+    /// What goes over netlink is one transaction for all families: all of it or nothing. Changes that need a tool follow,
+    /// one process for each family that has any.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] or [`Error::Tool`] with the first step that was refused; [`Error::InvalidText`] for names and
+    /// comments that cannot be written; [`Error::ToolMissing`]; [`Error::Contended`].
+    pub fn apply(&mut self, batch: &Batch) -> Result<()> {
+        let routes = self.routes(batch);
+        let part = |route: Route| -> Vec<&Change> {
+            batch
+                .changes()
+                .iter()
+                .zip(&routes)
+                .filter(|(_, r)| **r == route)
+                .map(|(change, _)| change)
+                .collect()
+        };
+        self.apply_netlink(&part(Route::Netlink))?;
+        for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
+            self.apply_tool(family, &part(Route::Tool(family)))?;
+        }
+        self.apply_nft(&part(Route::Nft))
+    }
+
+    /// True if the chain exists.
+    ///
+    /// # Errors
+    /// Those of the kernel or tool, other than that the chain or table is missing.
+    pub fn chain_exists(&mut self, table: &TableRef, chain: &str) -> Result<bool> {
+        self.read(table, |reader| Ok(reader.chain(table, chain)?.is_some()))
+    }
+
+    /// True if the chain contains this rule of the iptables dialect (`iptables -C`). Missing chains contain none.
+    ///
+    /// # Errors
+    /// Those of the kernel or tool.
+    pub fn rule_exists(
+        &mut self,
+        family: xt::Family,
+        table: xt::Table,
+        chain: &str,
+        rule: &xt::Rule,
+    ) -> Result<bool> {
+        let table = TableRef::Xt(family, table);
+        let any = AnyRule::Xt(rule.clone());
+        let wanted = Wanted::new(&any, table.family());
+        let search = |reader: &mut dyn Reader| {
+            for listed in reader.rules(&table, chain)? {
+                if reader.is_same(&table, chain, &wanted, &listed)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        if wanted.is_opaque() {
+            return search(&mut self.tool(family));
+        }
+        self.read(&table, search)
+    }
+
+    /// The rules of one chain in order; none if it does not exist.
+    ///
+    /// # Errors
+    /// Those of the kernel or tool.
+    pub fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<RuleInfo>> {
+        self.read(table, |reader| {
+            Ok(reader.rules(table, chain)?.iter().map(crate::plan::Listed::info).collect())
+        })
+    }
+
+    /// How many rules jump to the chain; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// Those of the kernel or tool.
+    pub fn references(&mut self, table: &TableRef, chain: &str) -> Result<Option<u32>> {
+        use crate::plan::Uses;
+        self.read(table, |reader| {
+            Ok(match reader.chain(table, chain)? {
+                None => None,
+                Some(Uses::Jumps(jumps)) => Some(jumps),
+                Some(Uses::RulesAndJumps(uses)) => {
+                    let own = u32::try_from(reader.rules(table, chain)?.len()).unwrap_or(u32::MAX);
+                    Some(uses.saturating_sub(own))
+                }
+            })
+        })
+    }
+
+    fn read<T>(&mut self, table: &TableRef, ask: impl FnOnce(&mut dyn Reader) -> Result<T>) -> Result<T> {
+        match table {
+            TableRef::Xt(family, _) if self.uses_tool() => ask(&mut self.tool(*family)),
+            TableRef::Xt(..) | TableRef::Nft(..) => ask(self.socket()?),
+        }
+    }
+
+    fn uses_tool(&mut self) -> bool {
+        match self.choice {
+            Choice::Auto => self.flavour() == Flavour::Legacy,
+            Choice::Netlink => false,
+            Choice::Exec => true,
+        }
+    }
+
+    /// One rule that needs the tool takes all changes of its family or native table with it, so that their order is kept.
+    fn routes(&mut self, batch: &Batch) -> Vec<Route> {
+        let has_xt = batch.changes().iter().any(|change| matches!(change, Change::Xt { .. }));
+        let tool = has_xt && self.uses_tool();
+        let needy =
+            |table: &TableRef| batch.changes().iter().any(|c| needs_tool(c) && alike(&c.table(), table));
+        let route = |change: &Change| match change.table() {
+            TableRef::Xt(family, table) if tool || needy(&TableRef::Xt(family, table)) => Route::Tool(family),
+            table @ TableRef::Nft(..) if needy(&table) => Route::Nft,
+            TableRef::Xt(..) | TableRef::Nft(..) => Route::Netlink,
+        };
+        batch.changes().iter().map(route).collect()
+    }
+
+    fn apply_netlink(&mut self, changes: &[&Change]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let socket = self.socket()?;
+        let mut pause = FIRST_PAUSE;
+        for _ in 0..ATTEMPTS {
+            let generation = socket.generation()?;
+            let steps = plan(changes, socket)?;
+            if steps.is_empty() || commit(socket, generation, &steps)? {
+                return Ok(());
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        Err(Error::Contended { attempts: ATTEMPTS })
+    }
+
+    fn apply_tool(&mut self, family: xt::Family, changes: &[&Change]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let mut tool = self.tool(family);
+        let steps = plan(changes, &mut tool)?;
+        tool.restore(&steps)
+    }
+
+    fn apply_nft(&mut self, changes: &[&Change]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let steps: Vec<Step> = plan(changes, self.socket()?)?;
+        exec::run_nft(&self.path, &steps)
+    }
+
+    fn tool(&self, family: xt::Family) -> Tool {
+        Tool::new(&self.path, family)
+    }
+
+    fn socket(&mut self) -> Result<&mut Socket> {
+        match &mut self.socket {
+            Some(socket) => Ok(socket),
+            none => Ok(none.insert(Socket::open()?)),
+        }
+    }
+}
+
+/// True for rules that have no native encoding.
+fn needs_tool(change: &Change) -> bool {
+    match change {
+        Change::Xt { family, op, .. } => {
+            let native = |rule| Canon::of(rule).and_then(|canon| xt::encode(&canon, *family)).is_some();
+            rule_of(op).is_some_and(|rule| !native(rule))
+        }
+        Change::Nft { op, .. } => rule_of(op).is_some_and(crate::nft::Rule::is_raw),
+    }
+}
+
+fn rule_of<R>(op: &Op<R>) -> Option<&R> {
+    match op {
+        Op::EnsureRule { rule, .. } | Op::AppendRule { rule, .. } | Op::DeleteRule { rule, .. } => Some(rule),
+        Op::EnsureTable { .. }
+        | Op::EnsureChain(_)
+        | Op::DeleteRulesWhere { .. }
+        | Op::DeleteFound { .. }
+        | Op::FlushChain { .. }
+        | Op::DeleteChain { .. }
+        | Op::DeleteChainIfUnreferenced { .. } => None,
+    }
+}
+
+/// True if changes of both tables have to take the same route: one tool call serves one family.
+fn alike(one: &TableRef, other: &TableRef) -> bool {
+    match (one, other) {
+        (TableRef::Xt(one, _), TableRef::Xt(other, _)) => one == other,
+        _ => one == other,
+    }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can go wrong, with the kernel's errno and text kept.
+
+use std::io;
+
+/// Shorthand for results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed packet filter or conntrack operation.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel refused a request.
+    #[error("{operation}: {}", kernel_message(*errno, text.as_deref()))]
+    Kernel {
+        /// What was asked for, with the object's name.
+        operation: String,
+        /// Positive errno value.
+        errno: i32,
+        /// The kernel's extended acknowledgement text, if it gave one.
+        text: Option<String>,
+    },
+    /// The netlink socket failed.
+    #[error("{operation}: {}", strerror(source.raw_os_error().unwrap_or(libc::EIO)))]
+    Socket {
+        /// What was being done.
+        operation: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// An answer of the kernel does not parse.
+    #[error("malformed netlink answer while {during}")]
+    Malformed {
+        /// What was being read.
+        during: &'static str,
+    },
+    /// Somebody else kept changing the ruleset, however often the batch was tried.
+    #[error("ruleset changed during each of {attempts} attempts")]
+    Contended {
+        /// Number of attempts.
+        attempts: u32,
+    },
+    /// A tool is not installed. The text is that of the Go plugins.
+    #[error("exec: \"{program}\": executable file not found in $PATH")]
+    ToolMissing {
+        /// Name of the tool.
+        program: String,
+    },
+    /// A tool could not be started or talked to.
+    #[error("run \"{program}\": {source}")]
+    Spawn {
+        /// Name of the tool.
+        program: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A tool failed. The text is that of the Go plugins.
+    #[error("running [{}]: exit status {status}: {stderr}", argv.join(" "))]
+    Tool {
+        /// The command line.
+        argv: Vec<String>,
+        /// Exit status, -1 if it was killed.
+        status: i32,
+        /// Everything it wrote to standard error.
+        stderr: String,
+    },
+    /// A name or text that the packet filter cannot hold or that is not safe to write into a rule file.
+    #[error("invalid {kind} {value:?}")]
+    InvalidText {
+        /// What it was meant to be.
+        kind: &'static str,
+        /// The text.
+        value: String,
+    },
+}
+
+impl Error {
+    /// The errno of the kernel or system, if there is one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Kernel { errno, .. } => Some(*errno),
+            Self::Socket { source, .. } | Self::Spawn { source, .. } => source.raw_os_error(),
+            Self::Malformed { .. }
+            | Self::Contended { .. }
+            | Self::ToolMissing { .. }
+            | Self::Tool { .. }
+            | Self::InvalidText { .. } => None,
+        }
+    }
+
+    /// The kernel's own explanation (extended acknowledgement).
+    #[must_use]
+    pub fn kernel_text(&self) -> Option<&str> {
+        match self {
+            Self::Kernel { text, .. } => text.as_deref(),
+            Self::Socket { .. }
+            | Self::Malformed { .. }
+            | Self::Contended { .. }
+            | Self::ToolMissing { .. }
+            | Self::Spawn { .. }
+            | Self::Tool { .. }
+            | Self::InvalidText { .. } => None,
+        }
+    }
+
+    /// True if a table, chain or rule was missing.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.errno() == Some(libc::ENOENT) || self.stderr_has(&NOT_FOUND)
+    }
+
+    /// True if a chain was still referenced.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.errno() == Some(libc::EBUSY) || self.stderr_has(&BUSY)
+    }
+
+    /// True if the object was there already.
+    #[must_use]
+    pub fn is_exists(&self) -> bool {
+        self.errno() == Some(libc::EEXIST) || self.stderr_has(&EXISTS)
+    }
+
+    /// True if trying again later may help: contention, or a lock that another process holds.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Contended { .. })
+    }
+
+    fn stderr_has(&self, texts: &[&str]) -> bool {
+        matches!(self, Self::Tool { stderr, .. } if texts.iter().any(|text| stderr.contains(text)))
+    }
+}
+
+/// What the iptables tools of all versions print for missing objects (go-iptables keeps the same list).
+const NOT_FOUND: [&str; 4] = [
+    "Bad rule (does a matching rule exist in that chain?).",
+    "No chain/target/match by that name.",
+    "No such file or directory",
+    "does not exist",
+];
+const BUSY: [&str; 2] = ["Device or resource busy", "Too many links"];
+const EXISTS: [&str; 2] = ["Chain already exists", "File exists"];
+
+/// The text of an errno as the Go plugins print it: the C library's, in lower case.
+pub(crate) fn strerror(errno: i32) -> String {
+    let text = io::Error::from_raw_os_error(errno).to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    text.to_lowercase()
+}
+
+fn kernel_message(errno: i32, text: Option<&str>) -> String {
+    match text {
+        Some(text) => format!("{}: {text}", strerror(errno)),
+        None => strerror(errno),
+    }
+}

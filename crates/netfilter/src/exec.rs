@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The transport that starts tools: `iptables-restore --noflush --wait` and its family, and `nft -f -`.
+//!
+//! It is used on hosts whose iptables is the legacy flavour, and for rules with words that only the tool understands.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use crate::batch::{Position, RuleId, TableRef};
+use crate::error::{Error, Result};
+use crate::flavour::find_tool;
+use crate::nft::Script;
+use crate::plan::{Action, AnyRule, Listed, Reader, Step, Uses, Wanted};
+use crate::quote::{quote, split_words};
+use crate::xt::{Family, Table};
+
+/// The tools of one family.
+pub(crate) struct Tool {
+    path: OsString,
+    family: Family,
+}
+
+impl Tool {
+    pub(crate) fn new(path: &OsStr, family: Family) -> Self {
+        Self { path: path.to_owned(), family }
+    }
+
+    /// Carries out the steps with one `iptables-restore`.
+    pub(crate) fn restore(&self, steps: &[Step]) -> Result<()> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let program = match self.family {
+            Family::Ipv4 => "iptables-restore",
+            Family::Ipv6 => "ip6tables-restore",
+        };
+        let argv = [program, "--noflush", "--wait"].map(str::to_owned).to_vec();
+        run(&self.path, argv, Some(&restore_file(steps)?)).map(drop)
+    }
+
+    /// Runs `iptables -t <table> <args> --wait`; `None` if it says that something is missing.
+    fn list(&self, table: &TableRef, args: &[&str]) -> Result<Option<String>> {
+        let mut argv = vec![self.family.tool().to_owned(), "-t".to_owned(), table.name().to_owned()];
+        argv.extend(args.iter().map(|arg| (*arg).to_owned()));
+        argv.push("--wait".to_owned());
+        match run(&self.path, argv, None) {
+            Ok(output) => Ok(Some(output)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Reader for Tool {
+    fn has_table(&mut self, _: &TableRef) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// The heading is `Chain NAME (2 references)`, for built-in chains `Chain NAME (policy ACCEPT)`.
+    fn chain(&mut self, table: &TableRef, chain: &str) -> Result<Option<Uses>> {
+        let Some(output) = self.list(table, &["-n", "-L", chain])? else { return Ok(None) };
+        let heading = output.lines().find(|line| line.starts_with("Chain ")).unwrap_or_default();
+        let note = heading.rsplit_once('(').map_or("", |(_, note)| note);
+        let references = note.split_once(" references").and_then(|(count, _)| count.parse().ok());
+        Ok(Some(Uses::Jumps(references.unwrap_or(0))))
+    }
+
+    fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>> {
+        let Some(output) = self.list(table, &["-S", chain])? else { return Ok(Vec::new()) };
+        let rules =
+            output.lines().map(split_words).filter(|words| words.first().is_some_and(|word| word == "-A"));
+        Ok(rules.map(|words| Listed::Words(words.into_iter().skip(2).collect())).collect())
+    }
+
+    /// A rule with words of the user is compared by the tool itself. It cannot tell which of the listed rules it found;
+    /// a candidate ends in the same target.
+    fn is_same(&mut self, table: &TableRef, chain: &str, wanted: &Wanted, listed: &Listed) -> Result<bool> {
+        match wanted.xt() {
+            Some(rule) if wanted.is_opaque() => {
+                let args = rule.to_args();
+                let same_comment = rule.comment() == listed.comment().as_deref();
+                if rule.jump() != listed.jump().as_deref() && rule.jump().is_some() || !same_comment {
+                    return Ok(false);
+                }
+                let check: Vec<&str> =
+                    ["-C", chain].into_iter().chain(args.iter().map(String::as_str)).collect();
+                match self.list(table, &check) {
+                    Ok(found) => Ok(found.is_some()),
+                    // older tools only say it by their status
+                    Err(Error::Tool { status: 1, .. }) => Ok(false),
+                    Err(error) => Err(error),
+                }
+            }
+            _ => Ok(wanted.is(listed)),
+        }
+    }
+}
+
+/// One section per table; the rules in the order of the steps.
+fn restore_file(steps: &[Step]) -> Result<String> {
+    let mut file = String::new();
+    for table in [Table::Filter, Table::Nat] {
+        let mine = |step: &&Step| matches!(step.0, TableRef::Xt(_, of) if of == table);
+        let lines: Vec<String> = steps
+            .iter()
+            .filter(mine)
+            .filter_map(|(_, action)| line(action).transpose())
+            .collect::<Result<_>>()?;
+        if !lines.is_empty() {
+            file.push_str(&format!("*{}\n{}\nCOMMIT\n", table.name(), lines.join("\n")));
+        }
+    }
+    Ok(file)
+}
+
+/// A line of the file, or nothing for what comes into being by itself.
+fn line(action: &Action) -> Result<Option<String>> {
+    let words = match action {
+        Action::AddTable { .. } => return Ok(None),
+        Action::AddChain(chain) if chain.hook.is_some() => return Ok(None),
+        Action::AddChain(chain) => vec!["-N".to_owned(), chain.name.clone()],
+        Action::AddRule { chain, rule, at } => {
+            let place = match at {
+                Position::Head => vec!["-I".to_owned(), chain.clone(), "1".to_owned()],
+                Position::Tail => vec!["-A".to_owned(), chain.clone()],
+            };
+            place.into_iter().chain(rule_words(rule)).collect()
+        }
+        Action::DeleteRule { chain, id } => {
+            let words = match id {
+                RuleId::Listed(words) => words.clone(),
+                RuleId::Handle(handle) => {
+                    return Err(Error::InvalidText { kind: "rule", value: handle.to_string() });
+                }
+            };
+            ["-D".to_owned(), chain.clone()].into_iter().chain(words).collect()
+        }
+        Action::Flush { chain } => vec!["-F".to_owned(), chain.clone()],
+        Action::DeleteChain { chain } => {
+            return Ok(Some(format!("-F {0}\n-X {0}", quote(chain)?)));
+        }
+    };
+    let quoted: Result<Vec<String>> = words.iter().map(|word| quote(word)).collect();
+    Ok(Some(quoted?.join(" ")))
+}
+
+fn rule_words(rule: &AnyRule) -> Vec<String> {
+    match rule {
+        AnyRule::Xt(rule) => rule.to_args(),
+        AnyRule::Nft(_) => Vec::new(),
+    }
+}
+
+/// Carries out the steps with one `nft -f -`, which is one transaction.
+pub(crate) fn run_nft(path: &OsStr, steps: &[Step]) -> Result<()> {
+    let mut script = Script::default();
+    for (table, action) in steps {
+        script.push(table, action)?;
+    }
+    let argv = ["nft", "-f", "-"].map(str::to_owned).to_vec();
+    run(path, argv, Some(script.text())).map(drop)
+}
+
+/// Runs a tool of `PATH` and returns what it printed.
+fn run(path: &OsStr, argv: Vec<String>, input: Option<&str>) -> Result<String> {
+    let name = argv.first().map_or("", String::as_str).to_owned();
+    let program = find_tool(&name, path).ok_or_else(|| Error::ToolMissing { program: name.clone() })?;
+    let spawned = spawn(&program, argv.get(1..).unwrap_or_default(), path, input);
+    let output = spawned.map_err(|source| Error::Spawn { program: name, source })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let status = output.status.code().unwrap_or(-1);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let argv = std::iter::once(program.display().to_string()).chain(argv.into_iter().skip(1)).collect();
+    Err(Error::Tool { argv, status, stderr })
+}
+
+fn spawn(program: &PathBuf, args: &[String], path: &OsStr, input: Option<&str>) -> std::io::Result<Output> {
+    let mut command = Command::new(program);
+    command.args(args).env("PATH", path).env("LC_ALL", "C").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child = command.spawn()?;
+    if let (Some(text), Some(mut stdin)) = (input, child.stdin.take()) {
+        match stdin.write_all(text.as_bytes()) {
+            // it refused its input; its own words tell why
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            written => written?,
+        }
+    }
+    child.wait_with_output()
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A rule as iptables-nft 1.8.9 writes it (iptables `iptables/nft-ipv4.c`, `nft-ipv6.c`, `nft.c`).
+//!
+//! Order: interfaces, protocol, source, destination, matches in command line order, counter, target. Addresses, ports of
+//! tcp and udp, and marks are native expressions; the rest are xt matches and targets in compatibility expressions.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+
+use super::canon::{Canon, Extension, Maybe};
+use super::{Family, Protocol, Target, layout};
+use crate::kernel::expr::{CMP_EQ, CMP_NEQ, Expr, REG_1, Verdict, base, meta};
+
+/// `IFNAMSIZ`
+const INTERFACE_SIZE: usize = 16;
+
+/// The expressions of the rule. `None` if the rule does not fit the family or iptables would refuse it; the tool then
+/// finds the words for it.
+pub(crate) fn encode(rule: &Canon, family: Family) -> Option<Vec<Expr<'static>>> {
+    let mut exprs = Vec::with_capacity(12);
+    interface(&mut exprs, meta::IIFNAME, rule.in_interface.as_ref())?;
+    interface(&mut exprs, meta::OIFNAME, rule.out_interface.as_ref())?;
+    if let Some((number, negated)) = rule.protocol {
+        exprs.push(Expr::Meta { key: meta::L4PROTO, dreg: REG_1 });
+        exprs.push(compare(negated, vec![number]));
+    }
+    let (source, destination) = address_offsets(family);
+    address(&mut exprs, family, source, rule.source)?;
+    address(&mut exprs, family, destination, rule.destination)?;
+    for extension in &rule.extensions {
+        push_extension(&mut exprs, extension)?;
+    }
+    exprs.push(Expr::Counter);
+    exprs.push(target(&rule.target, family)?);
+    Some(exprs)
+}
+
+/// Offsets of source and destination address in the network header.
+pub(super) fn address_offsets(family: Family) -> (u32, u32) {
+    match family {
+        Family::Ipv4 => (12, 16),
+        Family::Ipv6 => (8, 24),
+    }
+}
+
+fn interface(exprs: &mut Vec<Expr<'static>>, key: u32, slot: Option<&(String, bool)>) -> Option<()> {
+    let Some((name, negated)) = slot else { return Some(()) };
+    let usable =
+        |name: &str| !name.is_empty() && name.len() < INTERFACE_SIZE && !name.contains(['\0', '/', ' ']);
+    // "+" alone is every interface, which the tool writes in a way of its own
+    let data = match name.strip_suffix('+') {
+        Some(prefix) => prefix.as_bytes().to_vec(),
+        None => [name.as_bytes(), b"\0"].concat(),
+    };
+    (usable(name) && !data.is_empty()).then_some(())?;
+    exprs.push(Expr::Meta { key, dreg: REG_1 });
+    exprs.push(compare(*negated, data));
+    Some(())
+}
+
+fn address(
+    exprs: &mut Vec<Expr<'static>>,
+    family: Family,
+    offset: u32,
+    slot: Maybe<IpNetwork>,
+) -> Option<()> {
+    let Some((net, negated)) = slot else { return Some(()) };
+    (Family::of(net.ip()) == family).then_some(())?;
+    crate::kernel::expr::push_address(exprs, offset, &octets(net.ip()), net.prefix(), negated);
+    Some(())
+}
+
+pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+fn push_extension(exprs: &mut Vec<Expr<'static>>, extension: &Extension) -> Option<()> {
+    match extension {
+        Extension::Port(Protocol::Sctp, port) => exprs.push(xt_match("sctp", 0, layout::sctp(*port))),
+        Extension::Port(_, port) => {
+            exprs.push(Expr::Payload { base: base::TRANSPORT, offset: 2, len: 2, dreg: REG_1 });
+            exprs.push(compare(false, port.to_be_bytes().to_vec()));
+        }
+        Extension::Ports(ports) => exprs.push(xt_match("multiport", 1, layout::multiport(ports)?)),
+        Extension::Comment(text) => exprs.push(xt_match("comment", 0, layout::comment(text)?)),
+        Extension::State(states) => exprs.push(xt_match("conntrack", 3, layout::conntrack(*states))),
+        Extension::DestinationLocal => exprs.push(xt_match("addrtype", 1, layout::destination_local())),
+        Extension::Mark { value, mask, negated } => {
+            exprs.push(Expr::Meta { key: meta::MARK, dreg: REG_1 });
+            if *mask != u32::MAX {
+                let (mask, xor) = (mask.to_ne_bytes().to_vec().into(), vec![0; 4].into());
+                exprs.push(Expr::Bitwise { sreg: REG_1, dreg: REG_1, mask, xor });
+            }
+            exprs.push(compare(*negated, value.to_ne_bytes().to_vec()));
+        }
+    }
+    Some(())
+}
+
+fn target(target: &Target, family: Family) -> Option<Expr<'static>> {
+    Some(match target {
+        Target::Accept => Expr::Verdict(Verdict::Accept),
+        Target::Drop => Expr::Verdict(Verdict::Drop),
+        Target::Return => Expr::Verdict(Verdict::Return),
+        Target::Jump(chain) => Expr::Verdict(Verdict::Jump(Cow::Owned(chain.clone()))),
+        Target::Masquerade => xt_target("MASQUERADE", 0, layout::masquerade(family)),
+        Target::SetMark { value, mask } => xt_target("MARK", 2, layout::mark(*value, *mask)),
+        Target::Dnat(to) if Family::of(to.ip()) == family => xt_target("DNAT", 2, layout::dnat(*to)),
+        Target::Dnat(_) => return None,
+    })
+}
+
+fn compare(negated: bool, data: Vec<u8>) -> Expr<'static> {
+    Expr::Cmp { sreg: REG_1, op: if negated { CMP_NEQ } else { CMP_EQ }, data: data.into() }
+}
+
+fn xt_match(name: &'static str, rev: u32, info: Vec<u8>) -> Expr<'static> {
+    Expr::Match { name: name.into(), rev, info: info.into() }
+}
+
+fn xt_target(name: &'static str, rev: u32, info: Vec<u8>) -> Expr<'static> {
+    Expr::Target { name: name.into(), rev, info: info.into() }
+}
