@@ -1,2 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For tests only: namespace sandbox, chain runner, packet probes, golden files
+//! For tests only: namespace sandboxes, plugin calls and chains, packet probes, snapshots, golden files.
+//!
+//! Everything panics with an explanation instead of returning errors. Must never touch the machine's own network,
+//! `/run` or `/var/lib`: what a test does, it does inside a [`Sandbox`].
+//!
+//! ```no_run
+//! cnibox_testkit::sandbox(|net| {
+//!     let pod = net.container();
+//!     let before = net.snapshot();
+//!     net.cni("bridge", "ADD", &pod, r#"{"cniVersion":"1.1.0","name":"n","type":"bridge"}"#).success();
+//!     net.cni("bridge", "DEL", &pod, r#"{"cniVersion":"1.1.0","name":"n","type":"bridge"}"#).success();
+//!     before.assert_same(&net.snapshot());
+//! });
+//! ```
+
+mod call;
+mod chain;
+mod diff;
+mod golden;
+mod probe;
+mod sandbox;
+mod snapshot;
+
+pub use call::{Call, Outcome, PLUGINS};
+pub use chain::{Attachment, Chain};
+pub use diff::diff;
+pub use golden::golden;
+pub use probe::{Server, ask_tcp, ask_udp, in_netns, ping, serve_tcp, serve_udp};
+pub use sandbox::{Container, Sandbox, sandbox, skip};
+pub use snapshot::Snapshot;

@@ -214,7 +214,7 @@ impl Rtnl {
     /// What the kernel says.
     pub fn link_del_by_name_if_present(&mut self, name: &str) -> Result<bool, Error> {
         let mut message = LinkMessage::default();
-        message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+        message.attributes = vec![super::read::named(name)];
         match self.change(RouteNetlinkMessage::DelLink(message), 0).map_err(Error::for_link) {
             Ok(()) => Ok(true),
             Err(Error::LinkNotFound) => Ok(false),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Asking for links.
 
+use netlink_packet_core::DefaultNla;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
 
@@ -14,7 +15,7 @@ impl Rtnl {
     /// [`Error::LinkNotFound`], or what the kernel says.
     pub fn link_by_name(&mut self, name: &str) -> Result<Link, Error> {
         let mut request = LinkMessage::default();
-        request.attributes = vec![LinkAttribute::IfName(name.to_owned()), without_statistics()];
+        request.attributes = vec![named(name), without_statistics()];
         self.link_asked(request)
     }
 
@@ -78,7 +79,18 @@ fn as_link(message: RouteNetlinkMessage) -> Option<Link> {
     if let RouteNetlinkMessage::NewLink(message) = message { Some(decode(message)) } else { None }
 }
 
+/// Names that no link can have may still be alternative names.
+pub(super) fn named(name: &str) -> LinkAttribute {
+    if name.len() < libc::IFNAMSIZ {
+        return LinkAttribute::IfName(name.to_owned());
+    }
+    let terminated = name.bytes().chain([0]).collect();
+    LinkAttribute::Other(DefaultNla::new(IFLA_ALT_IFNAME, terminated))
+}
+
 /// Counters are the most expensive part of the answer for links with many queues, and nobody here reads them.
 fn without_statistics() -> LinkAttribute {
     LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
 }
+
+const IFLA_ALT_IFNAME: u16 = 53;
