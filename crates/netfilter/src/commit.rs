@@ -19,6 +19,12 @@ impl Reader for Socket {
         Ok(facts.map(|facts| Uses::RulesAndJumps(facts.uses)))
     }
 
+    fn jumps(&mut self, table: &TableRef, chain: &str) -> Result<u32> {
+        let uses = Socket::chain(self, chain_name(table, chain))?.map_or(0, |facts| facts.uses);
+        let own = Socket::rules(self, chain_name(table, chain))?.len();
+        Ok(uses.saturating_sub(u32::try_from(own).unwrap_or(u32::MAX)))
+    }
+
     fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>> {
         let rules = Socket::rules(self, chain_name(table, chain))?;
         let family = table.family();

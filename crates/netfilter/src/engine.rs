@@ -158,16 +158,9 @@ impl Engine {
     /// # Errors
     /// Those of the kernel or tool.
     pub fn references(&mut self, table: &TableRef, chain: &str) -> Result<Option<u32>> {
-        use crate::plan::Uses;
-        self.read(table, |reader| {
-            Ok(match reader.chain(table, chain)? {
-                None => None,
-                Some(Uses::Jumps(jumps)) => Some(jumps),
-                Some(Uses::RulesAndJumps(uses)) => {
-                    let own = u32::try_from(reader.rules(table, chain)?.len()).unwrap_or(u32::MAX);
-                    Some(uses.saturating_sub(own))
-                }
-            })
+        self.read(table, |reader| match reader.chain(table, chain)? {
+            Some(_) => reader.jumps(table, chain).map(Some),
+            None => Ok(None),
         })
     }
 

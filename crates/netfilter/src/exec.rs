@@ -3,6 +3,7 @@
 //!
 //! It is used on hosts whose iptables is the legacy flavour, and for rules with words that only the tool understands.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::PathBuf;
@@ -16,15 +17,16 @@ use crate::plan::{Action, AnyRule, Listed, Reader, Step, Uses, Wanted};
 use crate::quote::{quote, split_words};
 use crate::xt::{Family, Table};
 
-/// The tools of one family.
+/// The tools of one family, for one batch or question: a chain is listed once and remembered.
 pub(crate) struct Tool {
     path: OsString,
     family: Family,
+    listings: HashMap<(TableRef, String), Option<Vec<Listed>>>,
 }
 
 impl Tool {
     pub(crate) fn new(path: &OsStr, family: Family) -> Self {
-        Self { path: path.to_owned(), family }
+        Self { path: path.to_owned(), family, listings: HashMap::new() }
     }
 
     /// Carries out the steps with one `iptables-restore`.
@@ -40,14 +42,31 @@ impl Tool {
         run(&self.path, argv, Some(&restore_file(steps)?)).map(drop)
     }
 
-    /// Runs `iptables -t <table> <args> --wait`; `None` if it says that something is missing.
+    /// The rules of a chain, `None` if it does not exist.
+    fn listing(&mut self, table: &TableRef, chain: &str) -> Result<Option<Vec<Listed>>> {
+        let key = (table.clone(), chain.to_owned());
+        if let Some(known) = self.listings.get(&key) {
+            return Ok(known.clone());
+        }
+        let rule = |words: Vec<String>| {
+            (words.first()? == "-A").then(|| Listed::Words(words.into_iter().skip(2).collect()))
+        };
+        let rules = self.list(table, &["-S", chain])?;
+        let rules = rules.map(|text| text.lines().map(split_words).filter_map(rule).collect::<Vec<_>>());
+        self.listings.insert(key, rules.clone());
+        Ok(rules)
+    }
+
+    /// Runs `iptables -t <table> <args> --wait`; `None` if something is missing. The tool ends with status 1 then, and
+    /// with others for everything that is wrong with the call or the system. What it says does not help: 1.8.9 calls a
+    /// missing chain incompatible.
     fn list(&self, table: &TableRef, args: &[&str]) -> Result<Option<String>> {
         let mut argv = vec![self.family.tool().to_owned(), "-t".to_owned(), table.name().to_owned()];
         argv.extend(args.iter().map(|arg| (*arg).to_owned()));
         argv.push("--wait".to_owned());
         match run(&self.path, argv, None) {
             Ok(output) => Ok(Some(output)),
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(Error::Tool { status: 1, .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -58,20 +77,20 @@ impl Reader for Tool {
         Ok(true)
     }
 
-    /// The heading is `Chain NAME (2 references)`, for built-in chains `Chain NAME (policy ACCEPT)`.
     fn chain(&mut self, table: &TableRef, chain: &str) -> Result<Option<Uses>> {
-        let Some(output) = self.list(table, &["-n", "-L", chain])? else { return Ok(None) };
+        Ok(self.listing(table, chain)?.map(|_| Uses::Unknown))
+    }
+
+    /// The heading is `Chain NAME (2 references)`.
+    fn jumps(&mut self, table: &TableRef, chain: &str) -> Result<u32> {
+        let output = self.list(table, &["-n", "-L", chain])?.unwrap_or_default();
         let heading = output.lines().find(|line| line.starts_with("Chain ")).unwrap_or_default();
         let note = heading.rsplit_once('(').map_or("", |(_, note)| note);
-        let references = note.split_once(" references").and_then(|(count, _)| count.parse().ok());
-        Ok(Some(Uses::Jumps(references.unwrap_or(0))))
+        Ok(note.split_once(" references").and_then(|(count, _)| count.parse().ok()).unwrap_or(0))
     }
 
     fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>> {
-        let Some(output) = self.list(table, &["-S", chain])? else { return Ok(Vec::new()) };
-        let rules =
-            output.lines().map(split_words).filter(|words| words.first().is_some_and(|word| word == "-A"));
-        Ok(rules.map(|words| Listed::Words(words.into_iter().skip(2).collect())).collect())
+        Ok(self.listing(table, chain)?.unwrap_or_default())
     }
 
     /// A rule with words of the user is compared by the tool itself. It cannot tell which of the listed rules it found;
@@ -86,12 +105,7 @@ impl Reader for Tool {
                 }
                 let check: Vec<&str> =
                     ["-C", chain].into_iter().chain(args.iter().map(String::as_str)).collect();
-                match self.list(table, &check) {
-                    Ok(found) => Ok(found.is_some()),
-                    // older tools only say it by their status
-                    Err(Error::Tool { status: 1, .. }) => Ok(false),
-                    Err(error) => Err(error),
-                }
+                Ok(self.list(table, &check)?.is_some())
             }
             _ => Ok(wanted.is(listed)),
         }

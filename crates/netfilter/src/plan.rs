@@ -21,6 +21,8 @@ pub(crate) trait Reader {
     fn has_table(&mut self, table: &TableRef) -> Result<bool>;
     /// The chain, with the number of its rules and of rules that jump to it, if that is known.
     fn chain(&mut self, table: &TableRef, chain: &str) -> Result<Option<Uses>>;
+    /// How many rules jump to an existing chain, for readers whose [`Uses`] do not tell.
+    fn jumps(&mut self, table: &TableRef, chain: &str) -> Result<u32>;
     /// The rules of a chain in order.
     fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>>;
     /// True if this listed rule is the wanted one.
@@ -32,8 +34,8 @@ pub(crate) trait Reader {
 pub(crate) enum Uses {
     /// Own rules and rules that jump to it.
     RulesAndJumps(u32),
-    /// Only rules that jump to it.
-    Jumps(u32),
+    /// To be asked for.
+    Unknown,
 }
 
 /// A rule of either dialect.
@@ -321,12 +323,13 @@ impl Planner<'_> {
         }
         self.load(table, chain)?;
         let view = self.view(table, chain)?;
-        let found = match view.found {
+        let (uses, rules, planned) = (view.found, view.rules_found, view.jumps);
+        let found = match uses {
             None => 0,
-            Some(Uses::Jumps(jumps)) => i64::from(jumps),
-            Some(Uses::RulesAndJumps(uses)) => i64::from(uses) - i64::from(view.rules_found),
+            Some(Uses::Unknown) => self.reader.jumps(table, chain)?,
+            Some(Uses::RulesAndJumps(uses)) => uses.saturating_sub(rules),
         };
-        Ok(Some(found + view.jumps))
+        Ok(Some(i64::from(found) + planned))
     }
 
     /// The listed rules of a chain, read on first use.

@@ -69,7 +69,8 @@ pub fn is_stale(link: &Link, network: &NetworkName, valid: &[Attachment]) -> boo
 
 fn parse(link: &Link) -> Option<(Stage, &str)> {
     let (stage, key) = link.alias.as_deref()?.strip_prefix(MARK)?.strip_prefix(':')?.split_once(':')?;
-    let stage = [Stage::Pending, Stage::Ready, Stage::Failed].into_iter().find(|known| known.as_str() == stage)?;
+    let stage =
+        [Stage::Pending, Stage::Ready, Stage::Failed].into_iter().find(|known| known.as_str() == stage)?;
     Some((stage, key))
 }
 

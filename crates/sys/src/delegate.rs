@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::Write;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +17,7 @@ use cnibox_spec::{
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::{Coded, Entry, Exit, Host, Sys};
+use crate::{Coded, Entry, Exit, Failure, Host, Sys};
 
 /// A verb that can be delegated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +125,35 @@ impl Sys<'_> {
         Ok(parse_result(&answered, &json)?)
     }
 
+    /// ADD to an IPAM plugin, which is told DEL when it fails, as the specification asks (section "Delegated plugin
+    /// execution"). host-local refuses a second address for an attachment; when the container no longer has the
+    /// first one, that is what a killed or lost ADD left behind, and it is released.
+    ///
+    /// # Errors
+    /// The plugin's own.
+    pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
+        let failure = match self.delegate_add(plugin, version) {
+            Ok(result) => return Ok(result),
+            Err(failure) => failure,
+        };
+        let reserved = reserved_address(&failure);
+        if let Some(address) = reserved
+            && self.pod_has_address(address)?
+        {
+            return Err(failure.into());
+        }
+        if let Err(error) = self.delegate(Verb::Del, plugin) {
+            let mut failure = Failure::from(failure);
+            failure.add_details(&format!("undo: {error}"));
+            return Err(failure);
+        }
+        if reserved.is_some() { Ok(self.delegate_add(plugin, version)?) } else { Err(failure.into()) }
+    }
+
+    fn pod_has_address(&mut self, address: IpAddr) -> Result<bool, Failure> {
+        Ok(self.pod_addresses()?.contains(&address))
+    }
+
     /// Calls `plugin` with any verb, this call's environment and configuration; answers with its stdout.
     ///
     /// # Errors
@@ -181,6 +211,14 @@ impl Sys<'_> {
         };
         talk(child, self.stdin).map_err(failed)
     }
+}
+
+/// The address in host-local's "10.0.0.9 has been allocated to c1, duplicate allocation is not allowed".
+fn reserved_address(error: &DelegateError) -> Option<IpAddr> {
+    let DelegateError::Answered(object) = error else { return None };
+    let duplicate = object.msg.ends_with(", duplicate allocation is not allowed");
+    let words = object.msg.split_whitespace();
+    duplicate.then(|| words.filter_map(|word| word.parse().ok()).next()).flatten()
 }
 
 /// "text file busy" is tried this often, a second apart, as by the reference.

@@ -87,7 +87,9 @@ pub enum InterfaceError {
         source: Error,
     },
     /// Another host has the address.
-    #[error("failed to settle addresses for {ifname:?}: link {ifname} has address {address} in DADFAILED state")]
+    #[error(
+        "failed to settle addresses for {ifname:?}: link {ifname} has address {address} in DADFAILED state"
+    )]
     Duplicate {
         /// The interface.
         ifname: String,
@@ -95,7 +97,9 @@ pub enum InterfaceError {
         address: IpAddr,
     },
     /// Duplicate address detection took too long.
-    #[error("failed to settle addresses for {ifname:?}: link {ifname} still has tentative addresses after {seconds} seconds")]
+    #[error(
+        "failed to settle addresses for {ifname:?}: link {ifname} still has tentative addresses after {seconds} seconds"
+    )]
     Tentative {
         /// The interface.
         ifname: String,
@@ -135,7 +139,8 @@ impl InterfacePlan {
             return Err(InterfaceError::Index { address: foreign.address, ifname: ifname.to_string() });
         }
         let gateway = |v4: bool| addresses.iter().filter_map(|ip| ip.gateway).find(|gw| gw.is_ipv4() == v4);
-        let with_gateway = |route: &Route| Route { gw: route.gw.or_else(|| gateway(route.dst.is_ipv4())), ..route.clone() };
+        let with_gateway =
+            |route: &Route| Route { gw: route.gw.or_else(|| gateway(route.dst.is_ipv4())), ..route.clone() };
         let routes = result.routes.iter().map(with_gateway).collect();
         let settle = gateway(false).is_some();
         Ok(Self { ifname: ifname.clone(), addresses, routes, settle })
@@ -155,7 +160,8 @@ impl Sys<'_> {
             self.enable_ipv6(ifname)?;
         }
         for ip in &plan.addresses {
-            let refused = |source| InterfaceError::Address { address: ip.address, ifname: ifname.to_owned(), source };
+            let refused =
+                |source| InterfaceError::Address { address: ip.address, ifname: ifname.to_owned(), source };
             self.rtnl(Place::Pod)?.addr_add(index, &AddrSpec::new(ip.address)).map_err(refused)?;
         }
         let down = |source| InterfaceError::Up { ifname: ifname.to_owned(), source };
@@ -164,8 +170,11 @@ impl Sys<'_> {
             self.settle(ifname, index)?;
         }
         for route in &plan.routes {
-            let refused =
-                |source| InterfaceError::Route { route: Box::new(route.clone()), ifname: ifname.to_owned(), source };
+            let refused = |source| InterfaceError::Route {
+                route: Box::new(route.clone()),
+                ifname: ifname.to_owned(),
+                source,
+            };
             self.rtnl(Place::Pod)?.route_add(&route_spec(route, index)).map_err(refused)?;
         }
         Ok(())
@@ -182,8 +191,11 @@ impl Sys<'_> {
                     Ok(value) if value == "0" => {}
                     Ok(value) => {
                         let interface = interface.to_owned();
-                        sysctl::write(&name, "0").map_err(|source| {
-                            InterfaceError::EnableIpv6 { interface, name: name.clone(), value, source }
+                        sysctl::write(&name, "0").map_err(|source| InterfaceError::EnableIpv6 {
+                            interface,
+                            name: name.clone(),
+                            value,
+                            source,
                         })?;
                     }
                     Err(error) => unreadable.push(format!("failed to read sysctl {name:?}: {error}")),
@@ -235,7 +247,7 @@ fn route_spec(route: &Route, index: u32) -> RouteSpec {
 }
 
 /// A network as Go's `%v` prints `net.IPNet`: address and mask in hexadecimal.
-fn go_network(network: &IpNetwork) -> String {
+fn go_network(network: IpNetwork) -> String {
     let mask = match network.mask() {
         IpAddr::V4(mask) => format!("{:08x}", mask.to_bits()),
         IpAddr::V6(mask) => format!("{:032x}", mask.to_bits()),
@@ -243,12 +255,12 @@ fn go_network(network: &IpNetwork) -> String {
     format!("{{{} {mask}}}", network.ip())
 }
 
-fn go_gateway(gateway: &Option<IpAddr>) -> String {
+fn go_gateway(gateway: Option<IpAddr>) -> String {
     gateway.map_or_else(|| "<nil>".to_owned(), |gateway| gateway.to_string())
 }
 
 /// A scope as the reference's netlink library names it.
-fn go_scope(scope: &Option<i64>) -> String {
+fn go_scope(scope: Option<i64>) -> String {
     match scope.unwrap_or(0) {
         0 => "universe".to_owned(),
         200 => "site".to_owned(),

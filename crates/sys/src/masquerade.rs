@@ -37,6 +37,15 @@ impl Coded for UnknownBackend {
 }
 
 impl MasqueradeBackend {
+    /// The one that this is not.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Iptables => Self::Nftables,
+            Self::Nftables => Self::Iptables,
+        }
+    }
+
     /// Reads `ipMasqBackend`; `None` leaves the choice to the host.
     ///
     /// # Errors
@@ -75,7 +84,11 @@ impl Masquerade {
 
     /// The beginning of the nf_tables comment, which identifies the attachment.
     fn nft_key(&self) -> String {
-        format!("{}-{}", nft_network_key(&self.network), sha512_prefix(&[&self.ifname, ":", &self.container], 16))
+        format!(
+            "{}-{}",
+            nft_network_key(&self.network),
+            sha512_prefix(&[&self.ifname, ":", &self.container], 16)
+        )
     }
 
     fn nft_comment(&self) -> String {
@@ -103,20 +116,22 @@ impl Masquerade {
     }
 
     fn install_xt(&self, batch: &mut Batch, address: IpNetwork) {
-        let rule = |condition, target| {
-            xt::Rule::new(vec![condition, Match::comment(self.xt_comment())], target)
-        };
         let chain = self.chain();
-        batch
-            .xt(xt::Family::of(address.ip()), xt::Table::Nat)
-            .ensure_chain(&chain)
-            .ensure_rule(&chain, rule(Match::destination(address), Target::Accept), Position::Tail)
-            .ensure_rule(
-                &chain,
-                rule(Match::not_destination(multicast(address)), Target::Masquerade),
-                Position::Tail,
-            )
-            .ensure_rule(POSTROUTING, self.xt_entry(address), Position::Tail);
+        let mut changes = batch.xt(xt::Family::of(address.ip()), xt::Table::Nat).ensure_chain(&chain);
+        for (chain, rule) in self.xt_rules(&chain, address) {
+            changes = changes.ensure_rule(chain, rule, Position::Tail);
+        }
+    }
+
+    /// The rules of one address with the chains that they stand in.
+    fn xt_rules<'a>(&self, chain: &'a str, address: IpNetwork) -> [(&'a str, xt::Rule); 3] {
+        let rule =
+            |condition, target| xt::Rule::new(vec![condition, Match::comment(self.xt_comment())], target);
+        [
+            (chain, rule(Match::destination(address), Target::Accept)),
+            (chain, rule(Match::not_destination(multicast(address)), Target::Masquerade)),
+            (POSTROUTING, self.xt_entry(address)),
+        ]
     }
 
     /// The rule that sends the address's packets through the chain.
@@ -126,14 +141,16 @@ impl Masquerade {
     }
 
     fn install_nft(&self, batch: &mut Batch, addresses: &[IpNetwork]) {
-        let not_multicast = |net: IpNetwork| {
-            nft::Rule::new(vec![Statement::destination(net), Statement::Return])
-        };
+        let not_multicast =
+            |net: IpNetwork| nft::Rule::new(vec![Statement::destination(net), Statement::Return]);
         let mut changes = batch
             .nft(nft::Family::Inet, NFT_TABLE)
             .ensure_table(Some(NFT_TABLE_COMMENT))
             .ensure_chain(nft::Chain::regular(NFT_CHECKS).with_comment(NFT_CHECKS_COMMENT))
-            .ensure_chain(nft::Chain::base(NFT_BASE, Hook::new(ChainType::Nat, HookPoint::Postrouting, SRCNAT)))
+            .ensure_chain(nft::Chain::base(
+                NFT_BASE,
+                Hook::new(ChainType::Nat, HookPoint::Postrouting, SRCNAT),
+            ))
             .flush_chain(NFT_BASE)
             .append_rule(NFT_BASE, not_multicast(multicast_v4()))
             .append_rule(NFT_BASE, not_multicast(multicast_v6()))
@@ -145,7 +162,8 @@ impl Masquerade {
                 Statement::not_destination(subnet(*address)),
                 Statement::Masquerade,
             ];
-            changes = changes.append_rule(NFT_CHECKS, nft::Rule::new(statements).with_comment(self.nft_comment()));
+            changes =
+                changes.append_rule(NFT_CHECKS, nft::Rule::new(statements).with_comment(self.nft_comment()));
         }
     }
 
@@ -205,7 +223,8 @@ impl Sys<'_> {
             }
             let kept = |rule: &RuleInfo| rule.source.is_some_and(|source| in_use.contains(&source.ip()));
             let entries = self.engine()?.rules(&table, POSTROUTING)?;
-            for rule in entries.into_iter().filter(|rule| rule.jump.as_deref() == Some(&chain) && !kept(rule)) {
+            for rule in entries.into_iter().filter(|rule| rule.jump.as_deref() == Some(&chain) && !kept(rule))
+            {
                 batch.xt(family, xt::Table::Nat).delete_found(POSTROUTING, rule.id);
             }
             batch.xt(family, xt::Table::Nat).delete_chain_if_unreferenced(&chain);
@@ -239,6 +258,60 @@ impl Sys<'_> {
         Ok(self.engine()?.apply(&batch)?)
     }
 
+    /// Whether every rule of [`Masquerade::install`] that concerns `addresses` is there; otherwise what is missing.
+    ///
+    /// # Errors
+    /// When the packet filter cannot be read.
+    pub fn masquerade_missing(
+        &mut self,
+        masquerade: &Masquerade,
+        backend: MasqueradeBackend,
+        addresses: &[IpNetwork],
+    ) -> Result<Option<String>, Failure> {
+        match backend {
+            MasqueradeBackend::Iptables => self.masquerade_missing_xt(masquerade, addresses),
+            MasqueradeBackend::Nftables => self.masquerade_missing_nft(masquerade, addresses),
+        }
+    }
+
+    fn masquerade_missing_xt(
+        &mut self,
+        masquerade: &Masquerade,
+        addresses: &[IpNetwork],
+    ) -> Result<Option<String>, Failure> {
+        let chain = masquerade.chain();
+        for address in addresses {
+            let family = xt::Family::of(address.ip());
+            for (chain, rule) in masquerade.xt_rules(&chain, *address) {
+                if !self.engine()?.rule_exists(family, xt::Table::Nat, chain, &rule)? {
+                    return Ok(Some(format!(
+                        "rule {} in chain {chain} of table nat",
+                        rule.to_args().join(" ")
+                    )));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn masquerade_missing_nft(
+        &mut self,
+        masquerade: &Masquerade,
+        addresses: &[IpNetwork],
+    ) -> Result<Option<String>, Failure> {
+        let table = TableRef::Nft(nft::Family::Inet, NFT_TABLE.to_owned());
+        let key = masquerade.nft_key();
+        let rules = self.engine()?.rules(&table, NFT_CHECKS)?;
+        let own = |rule: &&RuleInfo| rule.comment.as_deref().is_some_and(|comment| comment.starts_with(&key));
+        let found = rules.iter().filter(own).count();
+        let entries = self.engine()?.rules(&table, NFT_BASE)?;
+        if entries.iter().all(|rule| rule.jump.as_deref() != Some(NFT_CHECKS)) {
+            return Ok(Some(format!("rule goto {NFT_CHECKS} in chain {NFT_BASE} of table {NFT_TABLE}")));
+        }
+        let missing = || format!("masquerade rule {key} in chain {NFT_CHECKS} of table {NFT_TABLE}");
+        Ok((found < addresses.len()).then(missing))
+    }
+
     fn finds_tool(&self, tool: &str) -> bool {
         let path = self.env.var("PATH");
         path.split(':').any(|dir| std::path::Path::new(dir).join(tool).is_file())
@@ -248,7 +321,8 @@ impl Sys<'_> {
 /// The chain of an entry rule whose container is not among `valid`. The chain's name must be the one that network and
 /// container of the comment hash to: the comment alone could be anybody's.
 fn stale_chain(rule: &RuleInfo, network: &str, valid: &[Attachment]) -> Option<String> {
-    let id = rule.comment.as_deref()?.strip_prefix(&format!("name: {network:?} id: \""))?.strip_suffix('"')?;
+    let id =
+        rule.comment.as_deref()?.strip_prefix(&format!("name: {network:?} id: \""))?.strip_suffix('"')?;
     if valid.iter().any(|live| live.container_id == id) {
         return None;
     }
@@ -258,7 +332,8 @@ fn stale_chain(rule: &RuleInfo, network: &str, valid: &[Attachment]) -> Option<S
 
 /// Whether a comment is of `network` and of no attachment in `valid`, as the reference's helper decides it.
 fn nft_is_stale(comment: &str, network: &str, valid: &[Attachment]) -> bool {
-    let of_network = comment.strip_prefix(&nft_network_key(network)).is_some_and(|rest| rest.starts_with('-'));
+    let of_network =
+        comment.strip_prefix(&nft_network_key(network)).is_some_and(|rest| rest.starts_with('-'));
     of_network
         && !valid.iter().any(|live| {
             let masquerade = Masquerade {

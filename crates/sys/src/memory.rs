@@ -106,11 +106,11 @@ fn component(name: &str) -> String {
     if name.len() <= NAME_LIMIT { name.to_owned() } else { format!("+{}", sha512_prefix(&[name], 64)) }
 }
 
-fn memos(dir: &Path) -> impl Iterator<Item = Memo> {
+fn memos(dir: &Path) -> impl Iterator<Item = Memo> + use<> {
     entries(dir).filter_map(|path| read(&path))
 }
 
-fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> {
+fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 

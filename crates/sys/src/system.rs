@@ -3,8 +3,9 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::net::IpAddr;
 
-use cnibox_netfilter::{Choice, Engine};
+use cnibox_netfilter::Engine;
 use cnibox_netlink::Rtnl;
 use cnibox_netns::NetNs;
 use cnibox_spec::NetnsPath;
@@ -124,6 +125,20 @@ impl<'h> Sys<'h> {
         }
     }
 
+    /// Every address that the container has, loopback aside.
+    ///
+    /// # Errors
+    /// When the kernel refuses; [`PodNotOpen`] before [`Sys::open_pod`].
+    pub fn pod_addresses(&mut self) -> Result<Vec<IpAddr>, Failure> {
+        let rtnl = self.rtnl(Place::Pod)?;
+        let mut addresses = Vec::new();
+        for link in rtnl.links()? {
+            addresses.extend(rtnl.addrs(link.index, None)?.into_iter().map(|addr| addr.net.ip()));
+        }
+        addresses.retain(|address| !address.is_loopback());
+        Ok(addresses)
+    }
+
     /// Runs `work` in either namespace, for what has no socket: files below `/proc/sys/net`.
     ///
     /// # Errors
@@ -135,15 +150,16 @@ impl<'h> Sys<'h> {
         }
     }
 
-    /// The packet filter of the host's namespace.
+    /// The packet filter of the host's namespace. `CNIBOX_NETFILTER` may force a transport.
     ///
     /// # Errors
-    /// When the transport cannot be opened.
+    /// When the variable names no transport.
     pub fn engine(&mut self) -> Result<&mut Engine, cnibox_netfilter::Error> {
         let engine = match self.engine.take() {
             Some(engine) => engine,
             None => {
-                Engine::open(Choice::of_host(self.env.var_os("PATH"), self.env.var_os("CNIBOX_NETFILTER")))?
+                let choice = self.env.var("CNIBOX_NETFILTER").parse()?;
+                Engine::open(choice, self.env.var_os("PATH").unwrap_or_default())
             }
         };
         Ok(self.engine.insert(engine))

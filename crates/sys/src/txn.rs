@@ -132,7 +132,9 @@ impl Sys<'_> {
 
     fn undo(&mut self, undo: &Undo) -> Result<(), Failure> {
         match undo {
-            Undo::Link { place, name } => Ok(self.rtnl(*place)?.link_del_by_name_if_present(name)?),
+            Undo::Link { place, name } => {
+                Ok(self.rtnl(*place)?.link_del_by_name_if_present(name).map(drop)?)
+            }
             Undo::Delegate(plugin) => Ok(self.delegate(Verb::Del, plugin).map(drop)?),
             Undo::Rules(batch) => Ok(self.engine()?.apply(batch)?),
             Undo::Sysctl { place, name, value } => {

@@ -1,2 +1,152 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bridge CNI plugin
+//! The `bridge` plugin: a veth pair between a container and a bridge on the host, with addresses, gateways,
+//! masquerade, VLANs and protection against forged MACs as configured.
+//!
+//! Bridge, gateway addresses and forwarding are shared by all containers and stay. The pair and its rules belong to
+//! one attachment; an ADD that fails takes them back.
+
+mod apply;
+mod check;
+mod config;
+mod detach;
+mod plan;
+mod spoof;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_netlink::Link;
+use cnibox_spec::{CniResult, Code, Interface};
+use cnibox_sys::{Failure, Masquerade, Owner, Stage, Sys, Txn, Undo, Veth};
+
+pub use config::Config;
+use plan::Layer3;
+use spoof::SpoofCheck;
+
+/// The plugin.
+pub struct Bridge;
+
+impl Plugin for Bridge {
+    const NAME: &'static str = "bridge";
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        Config::new(input)
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        add(request, sys)
+    }
+
+    fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        detach::del(request, sys)
+    }
+
+    fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        check::check(request, sys)
+    }
+
+    fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        check::status(request, sys)
+    }
+
+    fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        detach::gc(request, sys)
+    }
+}
+
+fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+    let AddArgs { container, netns, ifname } = &request.args;
+    let owner = Owner::new(&request.conf.network, container, ifname);
+    let layer2 = plan::layer2(&request.config, ifname);
+    if let Err(failure) = sys.open_pod(netns) {
+        return Err(
+            failure.prefixed(&format!("failed to open netns {}: ", cnibox_spec::quoted(netns.as_str())))
+        );
+    }
+    detach::clear_unfinished(request, sys, &owner)?;
+    Txn::run(sys, |tx| {
+        let bridge = tx.shared(|sys| apply::bridge(sys, &layer2.bridge))?;
+        let veth = apply::layer2(tx, &layer2, &bridge, &owner)?;
+        if layer2.spoof_check {
+            apply::spoof_check(tx, &SpoofCheck::new(container.as_str(), ifname.as_str()), &veth)?;
+        }
+        let mut result = CniResult::default();
+        let mut vlan_interface = None;
+        if let Some(plugin) = &request.config.ipam {
+            let layer3 = address(tx, request, plugin)?;
+            vlan_interface = layer3_host(tx, request, &layer3, &bridge)?;
+            result = layer3.result;
+        } else {
+            if layer2.up {
+                tx.shared(|sys| apply::pod_up(sys, &veth))?;
+            }
+            result.dns = request.config.dns.clone().unwrap_or_default();
+        }
+        let port =
+            if layer2.up { tx.shared(|sys| apply::port_up(sys, &veth.host))? } else { veth.host.clone() };
+        let bridge = tx.shared(|sys| sys.host()?.link_by_index(bridge.index).map_err(Failure::from))?;
+        result.interfaces = interfaces(&bridge, &port, &veth, netns.as_str());
+        result.interfaces.extend(vlan_interface);
+        printable(request, &result)?;
+        tx.shared(|sys| {
+            Ok::<_, Failure>(sys.host()?.link_set_alias(port.index, &owner.alias(Stage::Ready))?)
+        })?;
+        Ok(result)
+    })
+}
+
+/// Gets addresses from the IPAM plugin and gives them to the container.
+fn address(
+    tx: &mut Txn<'_, '_>,
+    request: &Request<'_, Config, AddArgs>,
+    plugin: &str,
+) -> Result<Layer3, Failure> {
+    let undo = Undo::Delegate(plugin.to_owned());
+    let ipam = tx.step(undo, |sys| sys.ipam_add(plugin, &request.conf.version_text))?;
+    let layer3 = plan::layer3(&request.config, &request.args.ifname, ipam)?;
+    tx.shared(|sys| apply::pod(sys, &layer3))?;
+    Ok(layer3)
+}
+
+/// The host's side of the addresses: gateways and masquerade.
+fn layer3_host(
+    tx: &mut Txn<'_, '_>,
+    request: &Request<'_, Config, AddArgs>,
+    layer3: &Layer3,
+    bridge: &Link,
+) -> Result<Option<Interface>, Failure> {
+    let vlan_interface = tx.shared(|sys| apply::gateways(sys, layer3, bridge))?;
+    if let Some(choice) = layer3.masquerade {
+        let masquerade = masquerade(request.conf.network.as_str(), &request.args);
+        let backend = tx.sys().masquerade_backend(choice);
+        let addresses: Vec<_> = layer3.result.ips.iter().map(|ip| ip.address).collect();
+        let undo = Undo::Rules(masquerade.remove(backend, &addresses));
+        tx.step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, &addresses)))?;
+    }
+    Ok(vlan_interface)
+}
+
+fn masquerade(network: &str, args: &AddArgs) -> Masquerade {
+    Masquerade {
+        network: network.to_owned(),
+        container: args.container.to_string(),
+        ifname: args.ifname.to_string(),
+    }
+}
+
+/// A result that the configuration's version cannot express fails here, where it is still taken back, and not when
+/// it is printed.
+fn printable(request: &Request<'_, Config, AddArgs>, result: &CniResult) -> Result<(), Failure> {
+    let printed = cnibox_spec::print_result(request.conf.version, result);
+    printed.map(drop).map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
+}
+
+/// Bridge, host end, container end: others count on this order.
+fn interfaces(bridge: &Link, port: &Link, veth: &Veth, sandbox: &str) -> Vec<Interface> {
+    let interface = |link: &Link, sandbox: &str| Interface {
+        name: link.name.clone(),
+        mac: link.mac_text(),
+        sandbox: sandbox.to_owned(),
+        ..Interface::default()
+    };
+    vec![interface(bridge, ""), interface(port, ""), interface(&veth.pod, sandbox)]
+}

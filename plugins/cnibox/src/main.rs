@@ -18,9 +18,7 @@ macro_rules! plugins {
     };
 }
 
-plugins![
-    cnibox_loopback::Loopback,
-];
+plugins![cnibox_bridge::Bridge, cnibox_loopback::Loopback,];
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(report_panic));
@@ -58,7 +56,8 @@ fn serve(registry: Registry, entry: Entry) -> ExitCode {
 /// written in one piece at the end.
 #[expect(clippy::exit, reason = "the process aborts otherwise, with a status that says less")]
 fn report_panic(info: &std::panic::PanicHookInfo<'_>) {
-    let object = ErrorObject { code: Code::INTERNAL, msg: format!("cnibox defect: {info}"), details: String::new() };
+    let object =
+        ErrorObject { code: Code::INTERNAL, msg: format!("cnibox defect: {info}"), details: String::new() };
     let _ = std::io::stdout().write_all(print_error(&object).as_bytes());
     std::process::exit(1);
 }

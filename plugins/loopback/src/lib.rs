@@ -86,7 +86,7 @@ const LO: &str = "lo";
 
 /// The first address of each family, IPv4 first. IPv6 may be switched off.
 fn loopback_addresses(pod: &mut Pod, index: u32) -> Result<Vec<IpConfig>, Failure> {
-    let mut addresses: Vec<_> = pod.rtnl.addrs(index)?.into_iter().map(|addr| addr.address).collect();
+    let mut addresses: Vec<_> = pod.rtnl.addrs(index, None)?.into_iter().map(|addr| addr.net).collect();
     if let Some(foreign) = addresses.iter().find(|address| !address.ip().is_loopback()) {
         return Err(LoopbackError::ForeignAddress(foreign.ip()).into());
     }

@@ -115,6 +115,19 @@ pub fn remove(comment: &str, family: Family) -> Batch {
     batch
 }
 
+/// How many rules of [`PORTS`] each family got, as notes for this plugin's memory.
+#[must_use]
+pub fn notes(layouts: &[Layout]) -> Vec<String> {
+    layouts.iter().map(|layout| format!("{} {}", table(layout.family).name(), layout.ports.len())).collect()
+}
+
+/// The number that [`notes`] has for a family.
+#[must_use]
+pub fn noted(notes: &[String], family: Family) -> usize {
+    let number = |note: &String| note.strip_prefix(table(family).name())?.strip_prefix(' ')?.parse().ok();
+    notes.iter().find_map(number).unwrap_or(0)
+}
+
 /// The table of a family.
 #[must_use]
 pub fn table_ref(family: Family) -> TableRef {

@@ -63,17 +63,22 @@ fn install_iptables(sys: &mut Sys<'_>, desired: &Desired, layouts: &[iptables::L
     })
 }
 
-/// What is in the container's own chain already: of an ADD that was cut off, or of another interface on the network.
+/// What the container has already: of an ADD that was cut off, or of another interface on the network.
 struct Leftovers {
+    /// Its chain; `None` if it has none, and nothing leads to it then.
     rules: Option<Vec<RuleInfo>>,
+    entries: Vec<RuleInfo>,
 }
 
 impl Leftovers {
     fn read(layout: &iptables::Layout, sys: &mut Sys<'_>) -> cnibox_netfilter::Result<Self> {
         let table = TableRef::Xt(layout.family, Table::Nat);
         let engine = sys.engine()?;
-        let exists = engine.chain_exists(&table, &layout.chain)?;
-        Ok(Self { rules: if exists { Some(engine.rules(&table, &layout.chain)?) } else { None } })
+        if !engine.chain_exists(&table, &layout.chain)? {
+            return Ok(Self { rules: None, entries: Vec::new() });
+        }
+        let rules = engine.rules(&table, &layout.chain)?;
+        Ok(Self { rules: Some(rules), entries: engine.rules(&table, iptables::TOP)? })
     }
 
     /// Removes rules for our ports that would win over ours.
@@ -87,10 +92,15 @@ impl Leftovers {
     /// Takes back what was not there before.
     fn undo(&self, layout: &iptables::Layout, owner: &Owner, undo: &mut Batch) {
         let Some(rules) = &self.rules else { return undo.extend(iptables::remove(owner, layout.family)) };
-        let had = |rule: &Rule| rules.iter().any(|info| info.xt.as_ref().is_some_and(|xt| xt.is_same(rule)));
+        let missing = |rule: &Rule, among: &[RuleInfo]| {
+            !among.iter().any(|info| info.xt.as_ref().is_some_and(|xt| xt.is_same(rule)))
+        };
         let mut changes = undo.xt(layout.family, Table::Nat);
-        for rule in layout.own.iter().filter(|rule| !had(rule)) {
+        for rule in layout.own.iter().filter(|rule| missing(rule, rules)) {
             changes = changes.delete_rule(&layout.chain, rule.clone());
+        }
+        for rule in layout.entries.iter().filter(|rule| missing(rule, &self.entries)) {
+            changes = changes.delete_rule(iptables::TOP, rule.clone());
         }
     }
 }

@@ -5,6 +5,8 @@ use netlink_bindings::nftables::{
     Nfgenmsg, OpBatchBeginDo, OpBatchEndDo, OpDelchainDo, OpDelruleDo, OpGetchainDo, OpGetgenDo,
     OpGetruleDump, OpGettableDo, OpNewchainDo, OpNewruleDo, OpNewtableDo,
 };
+use netlink_bindings::traits::Pusher;
+use netlink_bindings::utils::push_header;
 
 use super::expr::{self, Expr};
 use super::socket::HEADER;
@@ -24,6 +26,9 @@ pub(crate) const NEW_GEN: u16 = NFTABLES | 15;
 const GET_GEN: u16 = NFTABLES | 16;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
+
+/// `NFTA_CHAIN_USERDATA`; the generated encoder numbers it one too low.
+const CHAIN_USERDATA: u16 = 12;
 
 const REQUEST: u16 = 1;
 const ACK: u16 = 4;
@@ -110,7 +115,9 @@ impl Messages {
                 OpNewchainDo::encode_request(buffer, &header(family)).push_table_bytes(table.as_bytes());
             let mut attrs = attrs.push_name_bytes(chain.name.as_bytes());
             if let Some(comment) = &chain.comment {
-                attrs = attrs.push_userdata(&comment_data(comment));
+                let data = comment_data(comment);
+                push_header(attrs.as_vec_mut(), CHAIN_USERDATA, u16::try_from(data.len()).unwrap_or(0));
+                attrs.as_vec_mut().extend(data);
             }
             if let Some(Hook { chain_type, point, priority, policy }) = chain.hook {
                 attrs = attrs.nested_hook().push_num(point.number()).push_priority(priority).end_nested();

@@ -18,7 +18,9 @@ const CONNTRACK_FLAGS: usize = 146;
 const CONNTRACK_SIZE: usize = 168;
 /// `NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED`
 const NAT_ADDRESS_AND_PORT: u32 = 3;
-const SCTP_SIZE: usize = 72;
+const SCTP_SIZE: usize = 296;
+/// Offset of `flag_info` in `struct xt_sctp_info`, behind ports, chunk map and its type.
+const SCTP_FLAG_INFO: usize = 268;
 /// `XT_SCTP_DEST_PORTS`
 const SCTP_DEST_PORTS: u32 = 2;
 
@@ -85,7 +87,9 @@ pub(super) fn sctp(port: u16) -> Vec<u8> {
     for word in [port, port, 0, 0] {
         info.extend(word.to_ne_bytes());
     }
-    info.resize(60, 0);
+    info.resize(SCTP_FLAG_INFO, 0); // chunk map
+    info.extend([0xff, 0, 0].repeat(4)); // the tool's mark for unused chunk flags
+    info.extend(0u32.to_ne_bytes());
     info.extend(SCTP_DEST_PORTS.to_ne_bytes());
     info.resize(SCTP_SIZE, 0);
     info

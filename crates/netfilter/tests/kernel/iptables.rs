@@ -2,22 +2,356 @@
 //! The iptables dialect against the installed iptables-nft.
 
 use cnibox_netfilter::xt::{Match, Rule, Table, Target};
-use cnibox_netfilter::{Batch, Family, Position};
+use cnibox_netfilter::{Batch, Choice, Engine, Family, Owner, Position, TableRef};
 
-use crate::common::{engine, in_netns, run};
+use crate::cases::{self, CHAINS, Case};
+use crate::common::{engine, in_netns, path, run};
+use crate::dump;
+
+const FAMILIES: [(Family, u8); 2] = [(Family::Ipv4, 2), (Family::Ipv6, 10)];
+
+fn tool(case: &Case, verb: &str) -> Vec<String> {
+    let head = ["-t", case.table.name(), verb, case.chain];
+    head.into_iter().map(str::to_owned).chain(case.rule.to_args()).collect()
+}
+
+fn run_tool(case: &Case, verb: &str) -> String {
+    let args = tool(case, verb);
+    run(case.family.tool(), &args.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Writes all cases with the tool, one process each.
+fn write_with_tool() {
+    for (family, _) in FAMILIES {
+        for (table, chain) in CHAINS {
+            run(family.tool(), &["-t", table.name(), "-N", chain]);
+        }
+    }
+    for case in cases::all() {
+        run_tool(&case, "-A");
+    }
+}
+
+/// All cases as one batch.
+fn batch_of_all() -> Batch {
+    let mut batch = Batch::new();
+    for (family, _) in FAMILIES {
+        for (table, chain) in CHAINS {
+            batch.xt(family, table).ensure_chain(chain);
+        }
+    }
+    for case in cases::all() {
+        batch.xt(case.family, case.table).append_rule(case.chain, case.rule);
+    }
+    batch
+}
+
+fn save(family: Family) -> String {
+    let text = run(&format!("{}-save", family.tool()), &[]);
+    text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")
+}
 
 #[test]
-fn smoke() {
+fn writes_the_same_bytes_as_the_tool() {
+    in_netns(|| {
+        write_with_tool();
+        let saved = FAMILIES.map(|(family, _)| save(family));
+        let wanted = FAMILIES.map(|(_, number)| (dump::chains(number), dump::rules(number)));
+        run("nft", &["flush", "ruleset"]);
+        engine().apply(&batch_of_all()).unwrap();
+        for (index, (family, number)) in FAMILIES.into_iter().enumerate() {
+            assert_eq!(wanted[index].0, dump::chains(number));
+            let cases = cases::all().into_iter().filter(|case| case.family == family).count();
+            assert_eq!(cases, dump::rules(number).len());
+            for (wanted, ours) in wanted[index].1.iter().zip(dump::rules(number)) {
+                assert_eq!(*wanted, ours);
+            }
+            assert_eq!(saved[index], save(family));
+        }
+    });
+}
+
+#[test]
+fn creates_every_builtin_chain_as_the_tool_does() {
+    let chains = [
+        (Table::Filter, ["INPUT", "FORWARD", "OUTPUT"].as_slice()),
+        (Table::Nat, ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"].as_slice()),
+    ];
+    in_netns(move || {
+        let rule = || Rule::new(vec![], Target::Accept);
+        let mut batch = Batch::new();
+        for (family, _) in FAMILIES {
+            for (table, names) in chains {
+                for chain in names {
+                    run(family.tool(), &["-t", table.name(), "-A", chain, "-j", "ACCEPT"]);
+                    batch.xt(family, table).ensure_rule(*chain, rule(), Position::Tail);
+                }
+            }
+        }
+        let wanted = FAMILIES.map(|(_, number)| (dump::chains(number), dump::rules(number)));
+        run("nft", &["flush", "ruleset"]);
+        engine().apply(&batch).unwrap();
+        assert_eq!(wanted, FAMILIES.map(|(_, number)| (dump::chains(number), dump::rules(number))));
+    });
+}
+
+#[test]
+fn tool_finds_and_deletes_our_rules() {
+    in_netns(|| {
+        engine().apply(&batch_of_all()).unwrap();
+        for case in cases::all() {
+            run_tool(&case, "-C");
+            run_tool(&case, "-D");
+        }
+        for (family, _) in FAMILIES {
+            for (table, chain) in CHAINS {
+                run(family.tool(), &["-t", table.name(), "-X", chain]);
+            }
+        }
+        assert!(dump::rules(2).is_empty() && dump::rules(10).is_empty());
+    });
+}
+
+#[test]
+fn finds_and_deletes_rules_of_the_tool() {
+    in_netns(|| {
+        write_with_tool();
+        let before = FAMILIES.map(|(_, number)| dump::rules(number));
+        let mut engine = engine();
+        let (mut ensure, mut delete) = (Batch::new(), Batch::new());
+        for case in cases::all() {
+            assert!(engine.rule_exists(case.family, case.table, case.chain, &case.rule).unwrap());
+            let table = TableRef::Xt(case.family, case.table);
+            let listed = engine.rules(&table, case.chain).unwrap();
+            let decoded = |info: &cnibox_netfilter::RuleInfo| {
+                info.xt.as_ref().is_some_and(|rule| rule.is_same(&case.rule))
+            };
+            assert!(listed.iter().any(decoded), "{:?} not among {listed:#?}", case.rule);
+            batch_at(&mut ensure, &case);
+            delete = delete_rule(delete, &case);
+        }
+        engine.apply(&ensure).unwrap();
+        assert_eq!(before, FAMILIES.map(|(_, number)| dump::rules(number)));
+        engine.apply(&delete).unwrap();
+        engine.apply(&delete).unwrap();
+        assert!(dump::rules(2).is_empty() && dump::rules(10).is_empty());
+    });
+}
+
+fn batch_at(batch: &mut Batch, case: &Case) {
+    batch.xt(case.family, case.table).ensure_rule(case.chain, case.rule.clone(), Position::Head);
+}
+
+fn delete_rule(mut batch: Batch, case: &Case) -> Batch {
+    batch.xt(case.family, case.table).delete_rule(case.chain, case.rule.clone());
+    batch
+}
+
+#[test]
+fn leaves_the_policy_of_builtin_chains_alone() {
+    in_netns(|| {
+        run("iptables", &["-P", "FORWARD", "DROP"]);
+        let mut batch = Batch::new();
+        batch.xt(Family::Ipv4, Table::Filter).ensure_rule(
+            "FORWARD",
+            Rule::new(vec![], Target::Return),
+            Position::Head,
+        );
+        engine().apply(&batch).unwrap();
+        assert_eq!(run("iptables", &["-S", "FORWARD"]), "-P FORWARD DROP\n-A FORWARD -j RETURN\n");
+    });
+}
+
+fn jump_rule(text: &str) -> Rule {
+    Rule::new(vec![Match::comment(text)], Target::Jump("OWN".into()))
+}
+
+#[test]
+fn keeps_head_and_tail_order() {
+    in_netns(|| {
+        let rule = |text: &str| Rule::new(vec![Match::comment(text)], Target::Return);
+        let mut batch = Batch::new();
+        batch
+            .xt(Family::Ipv4, Table::Filter)
+            .ensure_rule("FORWARD", rule("one"), Position::Tail)
+            .ensure_rule("FORWARD", rule("two"), Position::Head)
+            .ensure_rule("FORWARD", rule("three"), Position::Head)
+            .ensure_rule("FORWARD", rule("one"), Position::Head)
+            .ensure_rule("FORWARD", rule("four"), Position::Tail);
+        engine().apply(&batch).unwrap();
+        engine().apply(&batch).unwrap();
+        let comments: Vec<_> = engine()
+            .rules(&TableRef::Xt(Family::Ipv4, Table::Filter), "FORWARD")
+            .unwrap()
+            .into_iter()
+            .filter_map(|rule| rule.comment)
+            .collect();
+        assert_eq!(comments, ["three", "two", "one", "four"]);
+    });
+}
+
+/// One container's chain with its rules, the jumps to it, and their removal, by each transport.
+fn chain_life(mut engine: Engine) {
+    let nat = || TableRef::Xt(Family::Ipv4, Table::Nat);
+    run("iptables", &["-t", "nat", "-A", "POSTROUTING", "-s", "9.9.9.9", "-j", "ACCEPT"]);
+    let mut add = Batch::new();
+    add.xt(Family::Ipv4, Table::Nat)
+        .ensure_chain("OWN")
+        .ensure_rule("OWN", Rule::new(vec![Match::comment("a \"b\"")], Target::Masquerade), Position::Tail)
+        .ensure_rule("POSTROUTING", jump_rule("first"), Position::Tail)
+        .ensure_rule("POSTROUTING", jump_rule("second"), Position::Head);
+    engine.apply(&add).unwrap();
+    engine.apply(&add).unwrap();
+    assert_eq!(engine.rules(&nat(), "OWN").unwrap().len(), 1);
+    assert_eq!(engine.references(&nat(), "OWN").unwrap(), Some(2));
+    assert!(engine.rule_exists(Family::Ipv4, Table::Nat, "POSTROUTING", &jump_rule("second")).unwrap());
+
+    let mut only_chain = Batch::new();
+    only_chain.xt(Family::Ipv4, Table::Nat).delete_chain("OWN");
+    let busy = engine.apply(&only_chain).unwrap_err();
+    assert!(busy.is_busy(), "{busy}");
+    assert_eq!(engine.rules(&nat(), "POSTROUTING").unwrap().len(), 3);
+
+    let mut one = Batch::new();
+    one.xt(Family::Ipv4, Table::Nat)
+        .delete_rule("POSTROUTING", jump_rule("first"))
+        .delete_chain_if_unreferenced("OWN");
+    engine.apply(&one).unwrap();
+    assert_eq!(engine.rules(&nat(), "OWN").unwrap().len(), 1);
+
+    let mut rest = Batch::new();
+    rest.xt(Family::Ipv4, Table::Nat)
+        .delete_rules_where("POSTROUTING", Owner::JumpsTo("OWN".into()))
+        .delete_chain_if_unreferenced("OWN");
+    engine.apply(&rest).unwrap();
+    engine.apply(&rest).unwrap();
+    engine.apply(&only_chain).unwrap();
+    assert!(!engine.chain_exists(&nat(), "OWN").unwrap());
+    let left = run("iptables", &["-t", "nat", "-S", "POSTROUTING"]);
+    assert_eq!(left, "-P POSTROUTING ACCEPT\n-A POSTROUTING -s 9.9.9.9/32 -j ACCEPT\n");
+}
+
+#[test]
+fn chain_comes_and_goes_over_netlink() {
+    in_netns(|| chain_life(engine()));
+}
+
+#[test]
+fn chain_comes_and_goes_with_the_tool() {
+    in_netns(|| chain_life(Engine::open(Choice::Exec, &path())));
+}
+
+#[test]
+fn restore_writes_the_same_rules() {
+    in_netns(|| {
+        write_with_tool();
+        let saved = FAMILIES.map(|(family, _)| save(family));
+        run("nft", &["flush", "ruleset"]);
+        let mut exec = Engine::open(Choice::Exec, &path());
+        exec.apply(&batch_of_all()).unwrap();
+        assert_eq!(saved, FAMILIES.map(|(family, _)| save(family)));
+        for case in cases::all() {
+            assert!(
+                exec.rule_exists(case.family, case.table, case.chain, &case.rule).unwrap(),
+                "{:?}",
+                case.rule
+            );
+        }
+        let mut again = Batch::new();
+        cases::all().iter().for_each(|case| batch_at(&mut again, case));
+        exec.apply(&again).unwrap();
+        assert_eq!(saved, FAMILIES.map(|(family, _)| save(family)));
+    });
+}
+
+#[test]
+fn words_of_the_user_go_through_the_tool() {
+    in_netns(|| {
+        let words = ["-m", "limit", "--limit", "5/min", "-s", "10.0.0.0/8"].map(str::to_owned);
+        let rule = Rule::new(Match::conditions(&words), Target::Return);
+        assert!(matches!(rule.matches[..], [Match::Raw(_)]));
+        let mut batch = Batch::new();
+        batch
+            .xt(Family::Ipv4, Table::Filter)
+            .ensure_chain("OWN")
+            .ensure_rule("OWN", rule.clone(), Position::Tail)
+            .ensure_rule("OWN", Rule::new(vec![Match::comment("plain")], Target::Drop), Position::Tail);
+        engine().apply(&batch).unwrap();
+        engine().apply(&batch).unwrap();
+        let listed = run("iptables", &["-S", "OWN"]);
+        assert_eq!(
+            listed,
+            "-N OWN\n-A OWN -s 10.0.0.0/8 -m limit --limit 5/min -j RETURN\n-A OWN -m comment --comment plain -j DROP\n"
+        );
+        assert!(engine().rule_exists(Family::Ipv4, Table::Filter, "OWN", &rule).unwrap());
+        let mut delete = Batch::new();
+        delete.xt(Family::Ipv4, Table::Filter).delete_rule("OWN", rule);
+        engine().apply(&delete).unwrap();
+        assert_eq!(run("iptables", &["-S", "OWN"]), "-N OWN\n-A OWN -m comment --comment plain -j DROP\n");
+    });
+}
+
+#[test]
+fn errors_name_the_step_and_keep_the_errno() {
+    in_netns(|| {
+        let mut batch = Batch::new();
+        let rule = Rule::new(vec![], Target::Jump("NOWHERE".into()));
+        batch.xt(Family::Ipv4, Table::Filter).ensure_chain("OWN").ensure_rule("OWN", rule, Position::Tail);
+        let error = engine().apply(&batch).unwrap_err();
+        assert!(error.is_not_found());
+        assert_eq!(error.errno(), Some(2));
+        assert!(
+            error
+                .to_string()
+                .starts_with("add rule to chain \"OWN\" of table \"ip filter\": no such file or directory")
+        );
+        // nothing of the transaction is left
+        assert!(!engine().chain_exists(&TableRef::Xt(Family::Ipv4, Table::Filter), "OWN").unwrap());
+    });
+}
+
+#[test]
+fn concurrent_batches_do_not_lose_or_double_rules() {
+    in_netns(|| {
+        let rule = |text: String| Rule::new(vec![Match::Comment(text)], Target::Return);
+        let before = engine_threads(8, move |index| {
+            let mut batch = Batch::new();
+            for round in 0..20 {
+                // every other rule is wanted by all
+                let owner = if round % 2 == 0 { "all".to_owned() } else { index.to_string() };
+                let rule = rule(format!("{owner} {round}"));
+                batch.xt(Family::Ipv4, Table::Filter).ensure_rule("FORWARD", rule, Position::Tail);
+            }
+            batch
+        });
+        assert_eq!(before, 10 + 8 * 10);
+    });
+}
+
+/// Applies every batch rule by rule from threads of this namespace; returns how many rules there are in the end.
+fn engine_threads(threads: usize, batch: impl Fn(usize) -> Batch) -> usize {
+    std::thread::scope(|scope| {
+        for index in 0..threads {
+            let batch = batch(index);
+            scope.spawn(move || engine().apply(&batch).unwrap());
+        }
+    });
+    engine().rules(&TableRef::Xt(Family::Ipv4, Table::Filter), "FORWARD").unwrap().len()
+}
+
+#[test]
+fn missing_things_are_fine_where_they_may_be() {
     in_netns(|| {
         let mut batch = Batch::new();
         batch
-            .xt(Family::Ipv4, Table::Nat)
-            .ensure_chain("CNI-A")
-            .append_rule("CNI-A", Rule::new(vec![Match::comment("hello \"x\"")], Target::Masquerade))
-            .ensure_rule("POSTROUTING", Rule::new(vec![], Target::Jump("CNI-A".into())), Position::Tail);
+            .xt(Family::Ipv6, Table::Nat)
+            .delete_rule("POSTROUTING", jump_rule("x"))
+            .delete_rules_where("NOWHERE", Owner::CommentPrefix("x".into()))
+            .flush_chain("NOWHERE")
+            .delete_chain("NOWHERE")
+            .delete_chain_if_unreferenced("NOWHERE");
         engine().apply(&batch).unwrap();
-        engine().apply(&batch).unwrap();
-        println!("{}", run("iptables-save", &[]));
-        println!("{}", run("nft", &["list", "ruleset"]));
+        assert_eq!(run("nft", &["list", "ruleset"]), "");
+        Engine::open(Choice::Exec, &path()).apply(&batch).unwrap();
     });
 }

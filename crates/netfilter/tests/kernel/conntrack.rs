@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Conntrack entries made by real datagrams over `lo`.
+
+use std::net::UdpSocket;
+
+use cnibox_netfilter::Family;
+use cnibox_netfilter::conntrack::{Flow, flush};
+use cnibox_netfilter::nft::Protocol;
+
+use crate::common::{in_netns, run};
+
+/// The original destination ports of all entries of a family, sorted.
+fn ports(family: u8) -> Vec<u16> {
+    let mut ports: Vec<u16> = crate::dump::conntrack(family);
+    ports.sort_unstable();
+    ports
+}
+
+fn flow(family: Family, port: u16, address: Option<&str>) -> Flow {
+    Flow { family, protocol: Protocol::Udp, port, address: address.map(|ip| ip.parse().unwrap()) }
+}
+
+#[test]
+fn only_the_named_flows_go() {
+    in_netns(|| {
+        run("ip", &["link", "set", "lo", "up"]);
+        // connection tracking only runs where a rule asks for it
+        run("iptables", &["-A", "OUTPUT", "-m", "conntrack", "--ctstate", "NEW"]);
+        run("ip6tables", &["-A", "OUTPUT", "-m", "conntrack", "--ctstate", "NEW"]);
+        for (from, to) in [("127.0.0.1:0", "127.0.0.1"), ("127.0.0.1:0", "127.0.0.9"), ("[::1]:0", "[::1]")] {
+            let socket = UdpSocket::bind(from).unwrap();
+            for port in [5001, 5002, 5003] {
+                // nobody listens; a refusal reported for an earlier datagram is of no interest
+                let _refused = socket.send_to(b"x", format!("{to}:{port}"));
+            }
+        }
+        assert_eq!(ports(2), [5001, 5001, 5002, 5002, 5003, 5003]);
+        assert_eq!(ports(10), [5001, 5002, 5003]);
+
+        assert_eq!(flush(&[flow(Family::Ipv4, 5001, Some("127.0.0.9"))]).unwrap(), 1);
+        assert_eq!(ports(2), [5001, 5002, 5002, 5003, 5003]);
+        let three =
+            [flow(Family::Ipv4, 5001, None), flow(Family::Ipv4, 5002, None), flow(Family::Ipv6, 5003, None)];
+        assert_eq!(flush(&three).unwrap(), 4);
+        assert_eq!(ports(2), [5003, 5003]);
+        assert_eq!(ports(10), [5001, 5002]);
+        assert_eq!(flush(&three).unwrap(), 0);
+        let tcp = Flow { protocol: Protocol::Tcp, ..flow(Family::Ipv4, 5003, None) };
+        assert_eq!(flush(&[tcp]).unwrap(), 0);
+        assert_eq!(ports(2), [5003, 5003]);
+    });
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//! CHECK and STATUS: the same plan as ADD's, compared with what is there (texts: `plugins/main/bridge/bridge.go`).
+
+use cnibox_harness::{CheckArgs, Request};
+use cnibox_netlink::{BridgeVlan, Link};
+use cnibox_spec::{CniResult, Code, Interface};
+use cnibox_sys::{Coded, Failure, Masquerade, Place, Sys, Verb};
+use ipnetwork::IpNetwork;
+use thiserror::Error;
+
+use crate::config::{Config, ConfigError, MasqueradeChoice};
+use crate::plan::{self, Layer2};
+use crate::spoof::SpoofCheck;
+
+/// What is not as ADD left it.
+#[derive(Debug, Error)]
+enum Drift {
+    #[error("Interface name missing ")]
+    NoName,
+    #[error("Interface name {0} not found")]
+    NotFound(String),
+    #[error("Interface {0} should not be in sandbox")]
+    InSandbox(String),
+    #[error("Interface {0} does not have link type of bridge")]
+    NotABridge(String),
+    #[error("Bridge interface {name} Mac doesn't match: {mac}")]
+    BridgeMac { name: String, mac: String },
+    #[error("Bridge interface {0} configured Promisc Mode true doesn't match current state: false ")]
+    Promisc(String),
+    #[error("Sandbox in prevResult {found} doesn't match configured netns: {wanted}")]
+    Sandbox { found: String, wanted: String },
+    #[error("Error: Container interface {0} not of type veth")]
+    NotAVeth(String),
+    #[error("Interface {name} Mac {wanted} doesn't match container Mac: {found}")]
+    PodMac { name: String, wanted: String, found: String },
+    #[error("Interface {name} Mac doesn't match: {mac} not found")]
+    HostMac { name: String, mac: String },
+    #[error("CNI veth created for bridge {0} was not found")]
+    NoPort(String),
+    #[error("interface {0} is down")]
+    Down(String),
+    #[error("bridge port {port} is not as configured: {what}")]
+    Port { port: String, what: String },
+    #[error("gateway address {address} not found on {device}")]
+    NoGateway { address: IpNetwork, device: String },
+    #[error("spoof check of {0} not found in table bridge nat")]
+    NoSpoofCheck(String),
+    #[error("masquerade not found: {0}")]
+    NoMasquerade(String),
+}
+
+impl Coded for Drift {}
+
+pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let CheckArgs { netns, ifname, .. } = &request.args;
+    if let Err(failure) = sys.open_pod(netns) {
+        return Err(
+            failure.prefixed(&format!("failed to open netns {}: ", cnibox_spec::quoted(netns.as_str())))
+        );
+    }
+    // Without IPAM plugin there is nobody to ask; the reference asks nevertheless, and fails.
+    if let Some(plugin) = &request.config.ipam {
+        sys.delegate(Verb::Check, plugin)?;
+    }
+    let result =
+        request.conf.prev_result().map_err(ConfigError::PrevResult)?.ok_or(ConfigError::NoPrevResult)?;
+    let layer2 = plan::layer2(&request.config, ifname);
+    let bridge = expect_bridge(sys, &request.config, listed(&result, request.config.bridge.as_str(), ""))?;
+    let pod = expect_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()), &layer2)?;
+    let port = expect_port(sys, request, &result, &bridge, &pod)?;
+    expect_port_settings(sys, &port, &layer2)?;
+    expect_rules(sys, request, &layer2)?;
+    let own = own_addresses(&result, ifname.as_str(), netns.as_str());
+    expect_layer3(sys, request, &own, &bridge)?;
+    sys.expect_addresses(ifname.as_str(), &own.ips)?;
+    sys.expect_routes(&result.routes)
+}
+
+/// The interface of that name and place in prevResult; the last one counts, as in the reference.
+fn listed<'a>(result: &'a CniResult, name: &str, sandbox: &str) -> Option<&'a Interface> {
+    let named = result.interfaces.iter().rev().filter(|interface| interface.name == name);
+    named.into_iter().find(|interface| sandbox.is_empty() || interface.sandbox == sandbox)
+}
+
+/// prevResult with the addresses of this interface only; chained plugins may have added others.
+fn own_addresses(result: &CniResult, ifname: &str, sandbox: &str) -> CniResult {
+    let ours = |index: i64| {
+        let interface = usize::try_from(index).ok().and_then(|index| result.interfaces.get(index));
+        interface.is_some_and(|interface| interface.name == ifname && interface.sandbox == sandbox)
+    };
+    let ips = result.ips.iter().filter(|ip| ip.interface.is_none_or(ours)).cloned().collect();
+    CniResult { ips, ..result.clone() }
+}
+
+fn link(sys: &mut Sys<'_>, place: Place, name: &str) -> Result<Link, Failure> {
+    if name.is_empty() {
+        return Err(Drift::NoName.into());
+    }
+    let found = sys.rtnl(place)?.link_by_name_if_present(name)?;
+    Ok(found.ok_or_else(|| Drift::NotFound(name.to_owned()))?)
+}
+
+fn expect_bridge(sys: &mut Sys<'_>, config: &Config, listed: Option<&Interface>) -> Result<Link, Failure> {
+    let listed = listed.ok_or(Drift::NoName)?;
+    let bridge = link(sys, Place::Host, &listed.name)?;
+    if !listed.sandbox.is_empty() {
+        return Err(Drift::InSandbox(listed.name.clone()).into());
+    }
+    if !bridge.is_kind("bridge") {
+        return Err(Drift::NotABridge(listed.name.clone()).into());
+    }
+    // Only a bridge with a gateway has a pinned MAC; any other takes its ports', which come and go.
+    if config.gateway && !listed.mac.is_empty() && listed.mac != bridge.mac_text() {
+        return Err(Drift::BridgeMac { name: listed.name.clone(), mac: listed.mac.clone() }.into());
+    }
+    if config.promisc && bridge.promiscuity == 0 {
+        return Err(Drift::Promisc(listed.name.clone()).into());
+    }
+    if !bridge.is_up() {
+        return Err(Drift::Down(bridge.name).into());
+    }
+    Ok(bridge)
+}
+
+fn expect_pod(
+    sys: &mut Sys<'_>,
+    request: &Request<'_, Config, CheckArgs>,
+    listed: Option<&Interface>,
+    layer2: &Layer2,
+) -> Result<Link, Failure> {
+    let wanted = request.args.netns.as_str().to_owned();
+    let listed = listed.ok_or(Drift::Sandbox { found: String::new(), wanted })?;
+    let pod = link(sys, Place::Pod, &listed.name)?;
+    if !pod.is_kind("veth") {
+        return Err(Drift::NotAVeth(pod.name).into());
+    }
+    if !listed.mac.is_empty() && listed.mac != pod.mac_text() {
+        let (name, wanted, found) = (listed.name.clone(), listed.mac.clone(), pod.mac_text());
+        return Err(Drift::PodMac { name, wanted, found }.into());
+    }
+    if layer2.up && !pod.is_up() {
+        return Err(Drift::Down(pod.name).into());
+    }
+    Ok(pod)
+}
+
+/// The host end: the listed veth that is the container's peer and in the bridge.
+fn expect_port(
+    sys: &mut Sys<'_>,
+    request: &Request<'_, Config, CheckArgs>,
+    result: &CniResult,
+    bridge: &Link,
+    pod: &Link,
+) -> Result<Link, Failure> {
+    let others = result.interfaces.iter().filter(|interface| {
+        interface.name != bridge.name && interface.name != pod.name && interface.sandbox.is_empty()
+    });
+    for listed in others {
+        let port = link(sys, Place::Host, &listed.name)?;
+        let is_peer = pod.peer_index == Some(port.index) && port.peer_index == Some(pod.index);
+        if !port.is_kind("veth") || !is_peer || port.master != Some(bridge.index) {
+            continue;
+        }
+        if !listed.mac.is_empty() && listed.mac != port.mac_text() {
+            return Err(Drift::HostMac { name: listed.name.clone(), mac: listed.mac.clone() }.into());
+        }
+        return Ok(port);
+    }
+    Err(Drift::NoPort(request.config.bridge.to_string()).into())
+}
+
+fn expect_port_settings(sys: &mut Sys<'_>, port: &Link, layer2: &Layer2) -> Result<(), Failure> {
+    let drift = |what: String| Drift::Port { port: port.name.clone(), what };
+    let wanted = layer2.port.flags;
+    if let Some(found) = port.bridge_port.filter(|found| *found != wanted) {
+        return Err(drift(format!("{found:?}, configured {wanted:?}")).into());
+    }
+    if layer2.port.vlans.is_empty() {
+        return Ok(());
+    }
+    let vlans = sys.host()?.bridge_vlans(port.index)?;
+    let absent = |wanted: &&BridgeVlan| !vlans.iter().any(|found| found.id == wanted.id);
+    match layer2.port.vlans.iter().find(absent) {
+        Some(missing) => Err(drift(format!("not in VLAN {}", missing.id)).into()),
+        None => Ok(()),
+    }
+}
+
+fn expect_rules(
+    sys: &mut Sys<'_>,
+    request: &Request<'_, Config, CheckArgs>,
+    layer2: &Layer2,
+) -> Result<(), Failure> {
+    let CheckArgs { container, ifname, .. } = &request.args;
+    let spoof = SpoofCheck::new(container.as_str(), ifname.as_str());
+    if layer2.spoof_check && !spoof.is_installed(sys)? {
+        return Err(Drift::NoSpoofCheck(ifname.to_string()).into());
+    }
+    Ok(())
+}
+
+/// Gateway addresses and masquerade.
+fn expect_layer3(
+    sys: &mut Sys<'_>,
+    request: &Request<'_, Config, CheckArgs>,
+    own: &CniResult,
+    bridge: &Link,
+) -> Result<(), Failure> {
+    if request.config.ipam.is_none() || own.ips.is_empty() {
+        return Ok(());
+    }
+    let layer3 = plan::layer3(&request.config, &request.args.ifname, own.clone())?;
+    let device = match layer3.gateway_vlan {
+        Some(vlan) if !layer3.gateways.is_empty() => {
+            link(sys, Place::Host, &format!("{}.{vlan}", bridge.name))?
+        }
+        _ => bridge.clone(),
+    };
+    if !layer3.gateways.is_empty() {
+        let present = sys.host()?.addrs(device.index, None)?;
+        let absent = |gateway: &&IpNetwork| !present.iter().any(|addr| addr.net == **gateway);
+        if let Some(address) = layer3.gateways.iter().find(absent) {
+            return Err(Drift::NoGateway { address: *address, device: device.name }.into());
+        }
+    }
+    match layer3.masquerade {
+        Some(choice) => expect_masquerade(sys, request, choice, own),
+        None => Ok(()),
+    }
+}
+
+/// When the host chose the backend it may choose another one by now: either will do.
+fn expect_masquerade(
+    sys: &mut Sys<'_>,
+    request: &Request<'_, Config, CheckArgs>,
+    choice: MasqueradeChoice,
+    own: &CniResult,
+) -> Result<(), Failure> {
+    let masquerade: Masquerade = crate::masquerade(request.conf.network.as_str(), &request.args);
+    let addresses: Vec<_> = own.ips.iter().map(|ip| ip.address).collect();
+    let chosen = sys.masquerade_backend(choice);
+    let Some(missing) = sys.masquerade_missing(&masquerade, chosen, &addresses)? else { return Ok(()) };
+    if choice.is_none() && sys.masquerade_missing(&masquerade, chosen.other(), &addresses)?.is_none() {
+        return Ok(());
+    }
+    Err(Drift::NoMasquerade(missing).into())
+}
+
+/// Whether ADD could work.
+#[derive(Debug, Error)]
+enum Unavailable {
+    #[error("{0:?} already exists but is not a bridge")]
+    NotABridge(String),
+}
+
+impl Coded for Unavailable {
+    fn code(&self) -> Code {
+        Code::PLUGIN_NOT_AVAILABLE
+    }
+}
+
+pub(crate) fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    sys.require_net_admin()?;
+    let name = request.config.bridge.as_str();
+    let found = sys.host()?.link_by_name_if_present(name)?;
+    if found.is_some_and(|link| !link.is_kind("bridge")) {
+        return Err(Unavailable::NotABridge(name.to_owned()).into());
+    }
+    match &request.config.ipam {
+        Some(plugin) => Ok(sys.delegate(Verb::Status, plugin).map(drop)?),
+        None => Ok(()),
+    }
+}

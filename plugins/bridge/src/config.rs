@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: its shape on the wire, and what remains of it once it has been checked.
+
+use cnibox_harness::Input;
+use cnibox_netlink::Mac;
+use cnibox_spec::{ArgsError, Code, DecodeError, Dns, IdentError, IfName, PrevResultError};
+use cnibox_sys::{Coded, Failure, MasqueradeBackend, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The bridge's name.
+    pub(crate) bridge: IfName,
+    /// Whether the bridge gets gateway addresses.
+    pub(crate) gateway: bool,
+    /// Whether the container gets a default route by them.
+    pub(crate) default_gateway: bool,
+    /// Whether a conflicting bridge address is replaced.
+    pub(crate) force_address: bool,
+    /// Whether to masquerade, and where if the configuration says so.
+    pub(crate) masquerade: Option<MasqueradeChoice>,
+    /// MTU in bytes.
+    pub(crate) mtu: Option<u32>,
+    /// Hairpin mode of the port.
+    pub(crate) hairpin: bool,
+    /// Promiscuous mode of the bridge.
+    pub(crate) promisc: bool,
+    /// Access VLAN.
+    pub(crate) vlan: Option<u16>,
+    /// Trunk VLANs, ascending; an empty list still turns VLAN filtering on.
+    pub(crate) trunk: Option<Vec<u16>>,
+    /// Whether the port stays in its default VLAN.
+    pub(crate) preserve_default_vlan: bool,
+    /// Whether only the container's own MAC may send.
+    pub(crate) spoof_check: bool,
+    /// Whether IPv6 addresses go through duplicate address detection.
+    pub(crate) dad: bool,
+    /// Whether the container's interface stays down.
+    pub(crate) leave_down: bool,
+    /// Whether the port cannot talk to other isolated ports.
+    pub(crate) isolated: bool,
+    /// The IPAM plugin; without one the attachment has no addresses.
+    pub(crate) ipam: Option<String>,
+    /// Replaces the IPAM plugin's DNS.
+    pub(crate) dns: Option<Dns>,
+    /// The container's MAC.
+    pub(crate) mac: Option<Mac>,
+}
+
+/// Masquerade is wanted; `None` leaves the backend to the host.
+pub(crate) type MasqueradeChoice = Option<MasqueradeBackend>;
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+pub(crate) enum ConfigError {
+    #[error("failed to load netconf: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("invalid VLAN ID {0} (must be between 0 and 4094)")]
+    Vlan(i64),
+    #[error("{0}")]
+    Trunk(&'static str),
+    #[error("{0}")]
+    Args(#[from] ArgsError),
+    #[error("cannot use IPAM when DisableContainerInterface flag is set")]
+    IpamWithoutInterface,
+    #[error("cannot set hairpin mode and promiscuous mode at the same time")]
+    HairpinAndPromisc,
+    #[error("failed to create bridge \"\": could not add \"\": LinkAttrs.Name cannot be empty")]
+    NoBridge,
+    #[error("failed to create bridge {name:?}: {source}")]
+    Bridge { name: String, source: IdentError },
+    #[error("failed to make veth pair: address {0}: invalid MAC address")]
+    Mac(String),
+    #[error("Required prevResult missing")]
+    NoPrevResult,
+    #[error("could not parse prevResult: {0}")]
+    PrevResult(#[from] PrevResultError),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::Args(_) => Code::INVALID_ENVIRONMENT,
+            Self::Vlan(_)
+            | Self::Trunk(_)
+            | Self::IpamWithoutInterface
+            | Self::HairpinAndPromisc
+            | Self::NoBridge
+            | Self::Bridge { .. }
+            | Self::Mac(_)
+            | Self::NoPrevResult
+            | Self::PrevResult(_) => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename = "NetConf", default)]
+struct Shape {
+    bridge: String,
+    #[serde(rename = "isGateway")]
+    gateway: bool,
+    #[serde(rename = "isDefaultGateway")]
+    default_gateway: bool,
+    #[serde(rename = "forceAddress")]
+    force_address: bool,
+    #[serde(rename = "ipMasq")]
+    masquerade: bool,
+    #[serde(rename = "ipMasqBackend")]
+    masquerade_backend: Option<String>,
+    mtu: i64,
+    #[serde(rename = "hairpinMode")]
+    hairpin: bool,
+    #[serde(rename = "promiscMode")]
+    promisc: bool,
+    vlan: i64,
+    #[serde(rename = "vlanTrunk")]
+    trunk: Option<Vec<TrunkShape>>,
+    #[serde(rename = "preserveDefaultVlan")]
+    preserve_default_vlan: bool,
+    macspoofchk: bool,
+    enabledad: bool,
+    #[serde(rename = "disableContainerInterface")]
+    leave_down: bool,
+    #[serde(rename = "portIsolation")]
+    isolated: bool,
+    ipam: IpamShape,
+    dns: DnsShape,
+    args: ArgsShape,
+    #[serde(rename = "runtimeConfig")]
+    runtime: MacShape,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            bridge: "cni0".to_owned(),
+            gateway: false,
+            default_gateway: false,
+            force_address: false,
+            masquerade: false,
+            masquerade_backend: None,
+            mtu: 0,
+            hairpin: false,
+            promisc: false,
+            vlan: 0,
+            trunk: None,
+            preserve_default_vlan: false,
+            macspoofchk: false,
+            enabledad: false,
+            leave_down: false,
+            isolated: false,
+            ipam: IpamShape::default(),
+            dns: DnsShape::default(),
+            args: ArgsShape::default(),
+            runtime: MacShape::default(),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "IPAM", default)]
+struct IpamShape {
+    #[serde(rename = "type")]
+    plugin: String,
+}
+
+/// An empty list counts as set, so it is kept apart from an absent one.
+#[derive(Default, Deserialize)]
+#[serde(rename = "DNS", default)]
+struct DnsShape {
+    nameservers: Option<Vec<String>>,
+    domain: String,
+    search: Option<Vec<String>>,
+    options: Option<Vec<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "", default)]
+struct ArgsShape {
+    cni: MacShape,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "BridgeArgs", default)]
+struct MacShape {
+    mac: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "VlanTrunk", default)]
+struct TrunkShape {
+    #[serde(rename = "minID")]
+    min: Option<i64>,
+    #[serde(rename = "maxID")]
+    max: Option<i64>,
+    id: Option<i64>,
+}
+
+impl Config {
+    /// Checks the configuration. What only ADD uses is checked only there: DEL must not stumble over it.
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let vlan = u16::try_from(shape.vlan).ok().filter(|vlan| *vlan <= MAX_VLAN);
+        let vlan = vlan.ok_or(ConfigError::Vlan(shape.vlan))?;
+        let trunk = shape.trunk.as_deref().map(trunk_vlans).transpose()?;
+        let mac = requested_mac(input, &shape)?;
+        let bridge = bridge_name(&shape.bridge)?;
+        let adding = input.verb == Verb::Add;
+        if adding {
+            check_combinations(&shape)?;
+        }
+        let layer3 = !shape.ipam.plugin.is_empty();
+        Ok(Self {
+            bridge,
+            gateway: shape.gateway || shape.default_gateway,
+            default_gateway: shape.default_gateway,
+            force_address: shape.force_address,
+            masquerade: (shape.masquerade && layer3)
+                .then(|| masquerade_choice(shape.masquerade_backend.as_deref(), adding))
+                .transpose()?,
+            mtu: u32::try_from(shape.mtu).ok().filter(|mtu| *mtu > 0),
+            hairpin: shape.hairpin,
+            promisc: shape.promisc,
+            vlan: (vlan != 0).then_some(vlan),
+            trunk,
+            preserve_default_vlan: shape.preserve_default_vlan,
+            spoof_check: shape.macspoofchk,
+            dad: shape.enabledad,
+            leave_down: shape.leave_down,
+            isolated: shape.isolated,
+            ipam: layer3.then_some(shape.ipam.plugin),
+            dns: shape.dns.into_dns(),
+            mac: if adding { parse_mac(mac)? } else { None },
+        })
+    }
+}
+
+impl DnsShape {
+    fn into_dns(self) -> Option<Dns> {
+        let set = self.nameservers.is_some()
+            || self.search.is_some()
+            || self.options.is_some()
+            || !self.domain.is_empty();
+        set.then(|| Dns {
+            nameservers: self.nameservers.unwrap_or_default(),
+            domain: self.domain,
+            search: self.search.unwrap_or_default(),
+            options: self.options.unwrap_or_default(),
+        })
+    }
+}
+
+fn bridge_name(name: &str) -> Result<IfName, ConfigError> {
+    if name.is_empty() {
+        return Err(ConfigError::NoBridge);
+    }
+    IfName::new(name).map_err(|source| ConfigError::Bridge { name: name.to_owned(), source })
+}
+
+fn check_combinations(shape: &Shape) -> Result<(), ConfigError> {
+    if !shape.ipam.plugin.is_empty() && shape.leave_down {
+        return Err(ConfigError::IpamWithoutInterface);
+    }
+    if shape.hairpin && shape.promisc {
+        return Err(ConfigError::HairpinAndPromisc);
+    }
+    Ok(())
+}
+
+/// An unknown backend stops ADD. DEL cleans every backend anyway.
+fn masquerade_choice(name: Option<&str>, adding: bool) -> Result<MasqueradeChoice, Failure> {
+    match MasqueradeBackend::parse(name) {
+        Err(error) if adding => Err(error.into()),
+        choice => Ok(choice.unwrap_or(None)),
+    }
+}
+
+/// `CNI_ARGS` < `args.cni.mac` < `runtimeConfig.mac`.
+fn requested_mac(input: &Input<'_>, shape: &Shape) -> Result<String, ConfigError> {
+    let mut mac = String::new();
+    input.load_args(|key, value| {
+        (key == "MAC").then(|| {
+            value.clone_into(&mut mac);
+            Ok(())
+        })
+    })?;
+    let candidates = [&shape.runtime.mac, &shape.args.cni.mac];
+    Ok(candidates.into_iter().find(|mac| !mac.is_empty()).cloned().unwrap_or(mac))
+}
+
+fn parse_mac(text: String) -> Result<Option<Mac>, ConfigError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| ConfigError::Mac(text))
+}
+
+/// The VLANs of a trunk, ascending, each once.
+fn trunk_vlans(entries: &[TrunkShape]) -> Result<Vec<u16>, ConfigError> {
+    let mut vlans = Vec::new();
+    for entry in entries {
+        match (entry.min, entry.max) {
+            (None, None) => {}
+            (Some(min), Some(max)) => {
+                let min = trunk_vlan(min, "incorrect trunk minID parameter")?;
+                let max = trunk_vlan(max, "incorrect trunk maxID parameter")?;
+                if max < min {
+                    return Err(ConfigError::Trunk("minID is greater than maxID in trunk parameter"));
+                }
+                vlans.extend(min..=max);
+            }
+            (None, Some(_)) => {
+                let text = "minID and maxID should be configured simultaneously, minID is missing";
+                return Err(ConfigError::Trunk(text));
+            }
+            (Some(_), None) => {
+                let text = "minID and maxID should be configured simultaneously, maxID is missing";
+                return Err(ConfigError::Trunk(text));
+            }
+        }
+        if let Some(id) = entry.id {
+            vlans.push(trunk_vlan(id, "incorrect trunk id parameter")?);
+        }
+    }
+    vlans.sort_unstable();
+    vlans.dedup();
+    Ok(vlans)
+}
+
+fn trunk_vlan(id: i64, text: &'static str) -> Result<u16, ConfigError> {
+    u16::try_from(id).ok().filter(|id| (1..=MAX_VLAN).contains(id)).ok_or(ConfigError::Trunk(text))
+}
+
+/// 4095 is reserved (IEEE 802.1Q).
+const MAX_VLAN: u16 = 4094;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Taking attachments away: DEL, the leftovers of an unfinished ADD, GC.
+//!
+//! Everything is looked for under the names that ADD derives from network, container and interface, so neither
+//! prevResult nor an unchanged configuration is needed.
+
+use std::net::IpAddr;
+
+use cnibox_harness::{AddArgs, DelArgs, GcArgs, Request};
+use cnibox_spec::{ContainerId, IfName, NetnsPath};
+use cnibox_sys::{Failure, Masquerade, Owner, Place, Stage, Sys, Verb, is_stale};
+
+use crate::config::Config;
+use crate::spoof::SpoofCheck;
+
+/// DEL.
+pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let DelArgs { container, netns, ifname } = &request.args;
+    let network = &request.conf.network;
+    let owner = Owner::new(network, container, ifname);
+    let mut failures = Vec::new();
+    let in_use = pod_link(sys, netns.as_ref(), ifname).unwrap_or_else(|failure| {
+        failures.push(failure);
+        None
+    });
+    // The namespace's path can be gone while a process still holds the namespace, and the pair with it.
+    if in_use.is_none() {
+        failures.extend(host_link(sys, &request.config, &owner).err());
+    }
+    failures.extend(release(request.config.ipam.as_deref(), sys).err());
+    let rules = Masquerade {
+        network: network.to_string(),
+        container: container.to_string(),
+        ifname: ifname.to_string(),
+    };
+    failures.extend(packet_filter(sys, container, &rules, &in_use.unwrap_or_default()).err());
+    Failure::collect(failures)
+}
+
+/// Deletes the container's interface and answers with the addresses that its other interfaces have; `None` when
+/// there is no namespace any more.
+fn pod_link(
+    sys: &mut Sys<'_>,
+    netns: Option<&NetnsPath>,
+    ifname: &IfName,
+) -> Result<Option<Vec<IpAddr>>, Failure> {
+    let Some(netns) = netns else { return Ok(None) };
+    if sys.open_pod_if_present(netns)?.is_none() {
+        return Ok(None);
+    }
+    sys.rtnl(Place::Pod)?.link_del_by_name_if_present(ifname.as_str())?;
+    sys.pod_addresses().map(Some)
+}
+
+/// Deletes the attachment's port of the bridge, found by its owner's mark.
+fn host_link(sys: &mut Sys<'_>, config: &Config, owner: &Owner) -> Result<(), Failure> {
+    let rtnl = sys.host()?;
+    let Some(bridge) = rtnl.link_by_name_if_present(config.bridge.as_str())? else { return Ok(()) };
+    for port in rtnl.links_of_master(bridge.index)? {
+        if owner.stage_of(&port).is_some() {
+            rtnl.link_del_by_name_if_present(&port.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn release(ipam: Option<&str>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    match ipam {
+        Some(plugin) => Ok(sys.delegate(Verb::Del, plugin).map(drop)?),
+        None => Ok(()),
+    }
+}
+
+/// Both masquerade backends and the spoof check, whatever the configuration says today. Each is a single look when
+/// there is nothing.
+fn packet_filter(
+    sys: &mut Sys<'_>,
+    container: &ContainerId,
+    masquerade: &Masquerade,
+    in_use: &[IpAddr],
+) -> Result<(), Failure> {
+    let spoof = SpoofCheck::new(container.as_str(), &masquerade.ifname).remove_if_present(sys);
+    let masquerade = sys.masquerade_remove(masquerade, in_use);
+    Failure::collect([spoof, masquerade].into_iter().filter_map(Result::err))
+}
+
+/// Removes what an unfinished ADD of the same attachment left: one that was killed, or whose chain failed later on.
+/// Some runtimes (Nomad) try again without DEL. A finished attachment stays, and ADD fails on it.
+pub(crate) fn clear_unfinished(
+    request: &Request<'_, Config, AddArgs>,
+    sys: &mut Sys<'_>,
+    owner: &Owner,
+) -> Result<(), Failure> {
+    let AddArgs { container, netns, ifname } = &request.args;
+    let Some(pod) = sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())? else { return Ok(()) };
+    let Some(peer) = pod.peer_index else { return Ok(()) };
+    let stage = sys.host()?.link_by_index(peer).ok().and_then(|host| owner.stage_of(&host));
+    match stage {
+        Some(Stage::Pending | Stage::Failed) => {}
+        Some(Stage::Ready) | None => return Ok(()),
+    }
+    let args = DelArgs { container: container.clone(), netns: Some(netns.clone()), ifname: ifname.clone() };
+    del(&Request { conf: request.conf, config: request.config.clone(), args }, sys)
+}
+
+/// GC: ports and rules of attachments that are not in the list, then the IPAM plugin's.
+pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let network = &request.conf.network;
+    let valid = &request.args.valid;
+    let mut failures = Vec::new();
+    failures.extend(stale_ports(request, sys).err());
+    failures.extend(sys.masquerade_collect(network.as_str(), valid).err());
+    if let Some(plugin) = &request.config.ipam {
+        failures.extend(sys.delegate(Verb::Gc, plugin).err().map(Failure::from));
+    }
+    Failure::collect(failures)
+}
+
+fn stale_ports(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let rtnl = sys.host()?;
+    let Some(bridge) = rtnl.link_by_name_if_present(request.config.bridge.as_str())? else { return Ok(()) };
+    let ports = rtnl.links_of_master(bridge.index)?;
+    let stale = ports.iter().filter(|port| is_stale(port, &request.conf.network, &request.args.valid));
+    let mut failures = Vec::new();
+    for port in stale {
+        failures.extend(rtnl.link_del_by_name_if_present(&port.name).err().map(Failure::from));
+    }
+    Failure::collect(failures)
+}

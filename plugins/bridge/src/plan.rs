@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What must be, computed from configuration, arguments and the IPAM plugin's answer. Pure: option interactions end
+//! here.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use cnibox_netlink::{BridgePort, BridgeVlan};
+use cnibox_spec::{CniResult, Code, IfName, Interface, IpConfig, Route};
+use cnibox_sys::{Coded, InterfaceError, InterfacePlan, VethPlan};
+use ipnetwork::IpNetwork;
+use thiserror::Error;
+
+use crate::config::{Config, MasqueradeChoice};
+
+/// The attachment without addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layer2 {
+    /// The bridge.
+    pub(crate) bridge: BridgePlan,
+    /// The pair.
+    pub(crate) veth: VethPlan,
+    /// The bridge port.
+    pub(crate) port: PortPlan,
+    /// Whether only the container's own MAC may send.
+    pub(crate) spoof_check: bool,
+    /// Whether the container's interface goes up, and the port with it.
+    pub(crate) up: bool,
+}
+
+/// The bridge as far as this network cares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BridgePlan {
+    /// Its name.
+    pub(crate) name: IfName,
+    /// MTU in bytes, if the bridge has to be made.
+    pub(crate) mtu: Option<u32>,
+    /// Whether to make it promiscuous.
+    pub(crate) promisc: bool,
+    /// VLAN filtering, if the bridge has to be made.
+    pub(crate) vlan_filtering: bool,
+}
+
+/// A bridge port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PortPlan {
+    /// Its flags.
+    pub(crate) flags: BridgePort,
+    /// Whether it leaves the VLANs that the bridge put it into.
+    pub(crate) leave_default_vlan: bool,
+    /// The VLANs that it joins, in order.
+    pub(crate) vlans: Vec<BridgeVlan>,
+}
+
+/// What addresses add to the attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layer3 {
+    /// The IPAM plugin's answer, completed.
+    pub(crate) result: CniResult,
+    /// Whether IPv6 addresses go through duplicate address detection.
+    pub(crate) dad: bool,
+    /// The container's interface.
+    pub(crate) interface: InterfacePlan,
+    /// The host's gateway addresses, IPv4 before IPv6.
+    pub(crate) gateways: Vec<IpNetwork>,
+    /// The VLAN that the gateway addresses belong to.
+    pub(crate) gateway_vlan: Option<u16>,
+    /// Whether the port of a VLAN's gateway stays in its default VLAN.
+    pub(crate) preserve_default_vlan: bool,
+    /// Whether conflicting addresses are replaced.
+    pub(crate) force_address: bool,
+    /// Masquerade of the container's addresses.
+    pub(crate) masquerade: Option<MasqueradeChoice>,
+}
+
+/// Why an IPAM answer is no use.
+#[derive(Debug, Error)]
+pub(crate) enum PlanError {
+    #[error("IPAM plugin returned missing IP config")]
+    NoAddresses,
+    #[error("{0}")]
+    Interface(#[from] InterfaceError),
+}
+
+impl Coded for PlanError {
+    fn code(&self) -> Code {
+        Code::INTERNAL
+    }
+}
+
+/// The attachment's layer 2.
+pub(crate) fn layer2(config: &Config, ifname: &IfName) -> Layer2 {
+    Layer2 {
+        bridge: BridgePlan {
+            name: config.bridge.clone(),
+            mtu: config.mtu,
+            promisc: config.promisc,
+            vlan_filtering: config.vlan.is_some() || config.trunk.is_some(),
+        },
+        veth: VethPlan { ifname: ifname.clone(), mtu: config.mtu, mac: config.mac },
+        port: port(config),
+        spoof_check: config.spoof_check,
+        up: !config.leave_down,
+    }
+}
+
+fn port(config: &Config) -> PortPlan {
+    let trunk = config.trunk.as_deref().unwrap_or_default();
+    let tagged = config.vlan.is_some() || !trunk.is_empty();
+    let mut vlans: Vec<_> = config.vlan.into_iter().map(access).collect();
+    vlans.extend(trunk.iter().map(|id| BridgeVlan { id: *id, pvid: false, untagged: false }));
+    // "Backwards compatibility with users that did not specify a vlanID": untagged packets of a trunk are in VLAN 1.
+    if config.vlan.is_none() && !trunk.is_empty() {
+        vlans.push(access(DEFAULT_VLAN));
+    }
+    PortPlan {
+        flags: BridgePort { hairpin: config.hairpin, isolated: config.isolated },
+        leave_default_vlan: tagged && !config.preserve_default_vlan,
+        vlans,
+    }
+}
+
+/// The port behind which a VLAN's gateway addresses live.
+pub(crate) fn gateway_port(vlan: u16, preserve_default_vlan: bool) -> PortPlan {
+    PortPlan {
+        flags: BridgePort::default(),
+        leave_default_vlan: !preserve_default_vlan,
+        vlans: vec![access(vlan)],
+    }
+}
+
+fn access(id: u16) -> BridgeVlan {
+    BridgeVlan { id, pvid: true, untagged: true }
+}
+
+/// The attachment's layer 3: the IPAM plugin's answer with gateways and default routes filled in.
+pub(crate) fn layer3(config: &Config, ifname: &IfName, ipam: CniResult) -> Result<Layer3, PlanError> {
+    if ipam.ips.is_empty() {
+        return Err(PlanError::NoAddresses);
+    }
+    let mut result = ipam;
+    result.interfaces = interfaces_for_index(ifname);
+    for ip in &mut result.ips {
+        ip.interface = Some(POD_INDEX);
+        if config.gateway {
+            ip.gateway = ip.gateway.or_else(|| Some(next_address(ip.address.network())));
+        }
+    }
+    if config.default_gateway {
+        add_default_routes(&mut result);
+    }
+    if let Some(dns) = &config.dns {
+        result.dns = dns.clone();
+    }
+    let interface = InterfacePlan::new(ifname, &result)?;
+    Ok(Layer3 {
+        dad: config.dad,
+        gateways: if config.gateway { gateway_addresses(&result.ips) } else { Vec::new() },
+        gateway_vlan: config.vlan,
+        preserve_default_vlan: config.preserve_default_vlan,
+        force_address: config.force_address,
+        masquerade: config.masquerade,
+        interface,
+        result,
+    })
+}
+
+/// The container's interface at the place that it will have in the result, the others still without names.
+fn interfaces_for_index(ifname: &IfName) -> Vec<Interface> {
+    let pod = Interface { name: ifname.to_string(), ..Interface::default() };
+    vec![Interface::default(), Interface::default(), pod]
+}
+
+/// A default route per family by its first address's gateway, unless the IPAM plugin gave one. The reference
+/// overlooks one without gateway and then fails on its own second route; it gets the family's gateway anyway.
+fn add_default_routes(result: &mut CniResult) {
+    for v4 in [true, false] {
+        let Some(ip) = result.ips.iter().find(|ip| ip.address.is_ipv4() == v4) else { continue };
+        let everywhere = default_network(v4);
+        let is_default =
+            |route: &Route| route.dst == everywhere && (route.gw.is_some() || route.table.is_none());
+        if !result.routes.iter().any(is_default) {
+            result.routes.push(Route::new(everywhere, ip.gateway));
+        }
+    }
+}
+
+fn gateway_addresses(ips: &[IpConfig]) -> Vec<IpNetwork> {
+    let of_family = |v4: bool| ips.iter().filter(move |ip| ip.address.is_ipv4() == v4);
+    let with_prefix = |ip: &IpConfig| IpNetwork::new(ip.gateway?, ip.address.prefix()).ok();
+    of_family(true).chain(of_family(false)).filter_map(with_prefix).collect()
+}
+
+fn default_network(v4: bool) -> IpNetwork {
+    let ip = if v4 { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    IpNetwork::new(ip, 0).unwrap_or_else(|_| IpNetwork::from(ip))
+}
+
+fn next_address(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from_bits(ip.to_bits().wrapping_add(1))),
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits().wrapping_add(1))),
+    }
+}
+
+/// The container's place in the result's interfaces: bridge, host veth, container. Others count on it.
+const POD_INDEX: i64 = 2;
+const DEFAULT_VLAN: u16 = 1;
+
+#[cfg(test)]
+mod tests;

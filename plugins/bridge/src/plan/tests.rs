@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Option interactions.
+
+use cnibox_spec::{Dns, parse_cidr};
+
+use super::*;
+
+fn config() -> Config {
+    Config {
+        bridge: IfName::new("br0").unwrap(),
+        gateway: false,
+        default_gateway: false,
+        force_address: false,
+        masquerade: None,
+        mtu: None,
+        hairpin: false,
+        promisc: false,
+        vlan: None,
+        trunk: None,
+        preserve_default_vlan: false,
+        spoof_check: false,
+        dad: false,
+        leave_down: false,
+        isolated: false,
+        ipam: Some("host-local".into()),
+        dns: None,
+        mac: None,
+    }
+}
+
+fn eth0() -> IfName {
+    IfName::new("eth0").unwrap()
+}
+
+fn ipam(addresses: &[&str]) -> CniResult {
+    let ip = |text: &&str| IpConfig { interface: None, address: parse_cidr(text).unwrap(), gateway: None };
+    CniResult { ips: addresses.iter().map(ip).collect(), ..CniResult::default() }
+}
+
+#[test]
+fn a_gateway_is_the_first_address_of_the_subnet() {
+    let plan =
+        layer3(&Config { gateway: true, ..config() }, &eth0(), ipam(&["10.1.2.9/24", "fd00::9/64"])).unwrap();
+    let gateways: Vec<_> = plan.gateways.iter().map(ToString::to_string).collect();
+    assert_eq!(gateways, ["10.1.2.1/24", "fd00::1/64"]);
+    assert_eq!(plan.result.ips[0].interface, Some(2));
+    assert!(plan.interface.settle);
+}
+
+#[test]
+fn a_default_gateway_adds_one_route_per_family() {
+    let wanted = Config { gateway: true, default_gateway: true, ..config() };
+    let plan = layer3(&wanted, &eth0(), ipam(&["10.1.2.9/24", "10.1.3.9/24", "fd00::9/64"])).unwrap();
+    let routes: Vec<_> =
+        plan.interface.routes.iter().map(|r| format!("{} {}", r.dst, r.gw.unwrap())).collect();
+    assert_eq!(routes, ["0.0.0.0/0 10.1.2.1", "::/0 fd00::1"]);
+}
+
+#[test]
+fn a_default_route_without_gateway_is_not_doubled() {
+    let wanted = Config { gateway: true, default_gateway: true, ..config() };
+    let mut answer = ipam(&["10.1.2.9/24"]);
+    answer.routes.push(Route::new(parse_cidr("0.0.0.0/0").unwrap(), None));
+    let plan = layer3(&wanted, &eth0(), answer).unwrap();
+    assert_eq!(plan.result.routes.len(), 1);
+    assert_eq!(plan.interface.routes[0].gw.unwrap().to_string(), "10.1.2.1");
+}
+
+#[test]
+fn the_networks_dns_replaces_the_ipam_plugins() {
+    let dns = Dns { domain: "example".into(), ..Dns::default() };
+    let plan =
+        layer3(&Config { dns: Some(dns.clone()), ..config() }, &eth0(), ipam(&["10.1.2.9/24"])).unwrap();
+    assert_eq!(plan.result.dns, dns);
+}
+
+#[test]
+fn no_address_is_an_error() {
+    let error = layer3(&config(), &eth0(), CniResult::default()).unwrap_err();
+    assert_eq!(error.to_string(), "IPAM plugin returned missing IP config");
+}
+
+#[test]
+fn a_trunk_without_access_vlan_keeps_untagged_packets_in_vlan_1() {
+    let plan = layer2(&Config { trunk: Some(vec![7]), ..config() }, &eth0());
+    assert!(plan.bridge.vlan_filtering && plan.port.leave_default_vlan);
+    assert_eq!(
+        plan.port.vlans,
+        [
+            BridgeVlan { id: 7, pvid: false, untagged: false },
+            BridgeVlan { id: 1, pvid: true, untagged: true }
+        ]
+    );
+}
+
+#[test]
+fn an_empty_trunk_only_turns_filtering_on() {
+    let plan = layer2(&Config { trunk: Some(vec![]), ..config() }, &eth0());
+    assert_eq!(plan.port, PortPlan::default());
+    assert!(plan.bridge.vlan_filtering);
+}
