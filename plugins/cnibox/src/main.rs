@@ -18,7 +18,12 @@ macro_rules! plugins {
     };
 }
 
-plugins![cnibox_bridge::Bridge, cnibox_loopback::Loopback,];
+plugins![
+    cnibox_bridge::Bridge,
+    cnibox_firewall::Firewall,
+    cnibox_loopback::Loopback,
+    cnibox_portmap::Portmap,
+];
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(report_panic));

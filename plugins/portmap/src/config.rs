@@ -385,7 +385,7 @@ fn refuse_escapes(words: &[String]) -> Result<(), ConfigError> {
 
 /// The container's first address of each family: on `CNI_IFNAME` inside a sandbox, or on no interface in particular.
 #[must_use]
-pub fn container_addresses(result: &CniResult, ifname: &str) -> Vec<IpNetwork> {
+pub(crate) fn container_addresses(result: &CniResult, ifname: &str) -> Vec<IpNetwork> {
     let usable = |index: Option<i64>| {
         let interface = index.and_then(|index| usize::try_from(index).ok()).and_then(|i| result.interfaces.get(i));
         interface.is_none_or(|interface| interface.name == ifname && !interface.sandbox.is_empty())

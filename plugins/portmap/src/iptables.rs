@@ -18,34 +18,34 @@ use crate::owner::Owner;
 
 /// A rule and the chain it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub(crate) struct Placed {
     /// The chain.
-    pub chain: String,
+    pub(crate) chain: String,
     /// The rule.
-    pub rule: Rule,
+    pub(crate) rule: Rule,
     /// Where it goes.
-    pub at: Position,
+    pub(crate) at: Position,
 }
 
 /// Everything that one family of a container's mappings needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// IPv4 or IPv6.
-    pub family: Family,
+    pub(crate) family: Family,
     /// The container's own chain.
-    pub chain: String,
+    pub(crate) chain: String,
     /// Rules that all containers share, chain by chain.
-    pub shared: Vec<Placed>,
+    pub(crate) shared: Vec<Placed>,
     /// Rules of the container's own chain.
-    pub own: Vec<Rule>,
+    pub(crate) own: Vec<Rule>,
     /// Rules of [`TOP`] that lead into it.
-    pub entries: Vec<Rule>,
+    pub(crate) entries: Vec<Rule>,
 }
 
 impl Layout {
     /// The layout for the mappings of `config` to `address`.
     #[must_use]
-    pub fn new(config: &Config, owner: &Owner, address: IpNetwork) -> Self {
+    pub(crate) fn new(config: &Config, owner: &Owner, address: IpNetwork) -> Self {
         let family = Family::of(address.ip());
         let mut shared = if config.snat { masquerade_marked(&config.marking) } else { Vec::new() };
         shared.extend(["PREROUTING", "OUTPUT"].map(|chain| {
@@ -62,7 +62,7 @@ impl Layout {
     }
 
     /// The changes that install it, in the reference's order.
-    pub fn install(&self, batch: &mut Batch) {
+    pub(crate) fn install(&self, batch: &mut Batch) {
         let mut changes = batch.xt(self.family, Table::Nat);
         for placed in &self.shared {
             // A chain appears before the first rule that is in it or leads to it.
@@ -85,7 +85,7 @@ impl Layout {
     /// Whether `rule` of the container's own chain is about one of our ports and is not what we want for it: it would
     /// win, being first. A retried ADD with another address meets such.
     #[must_use]
-    pub fn contradicts(&self, rule: &Rule) -> bool {
+    pub(crate) fn contradicts(&self, rule: &Rule) -> bool {
         let about = subject(rule);
         !self.own.iter().any(|own| own.is_same(rule)) && self.own.iter().any(|own| subject(own) == about)
     }
@@ -93,19 +93,19 @@ impl Layout {
 
 /// The changes that remove everything of `owner` from one family.
 #[must_use]
-pub fn remove(owner: &Owner, family: Family) -> Batch {
+pub(crate) fn remove(owner: &Owner, family: Family) -> Batch {
     remove_chain(TOP, &owner.dnat_chain(), family)
 }
 
 /// The changes that remove what versions of the reference before 0.8 left.
 #[must_use]
-pub fn remove_old(owner: &Owner, family: Family) -> Batch {
+pub(crate) fn remove_old(owner: &Owner, family: Family) -> Batch {
     remove_chain("CNI-HOSTPORT-SNAT", &owner.old_snat_chain(), family)
 }
 
 /// The changes that remove a container's chain and what leads to it.
 #[must_use]
-pub fn remove_chain(top: &str, chain: &str, family: Family) -> Batch {
+pub(crate) fn remove_chain(top: &str, chain: &str, family: Family) -> Batch {
     let mut batch = Batch::new();
     batch
         .xt(family, Table::Nat)
@@ -216,12 +216,12 @@ fn placed(chain: &str, matches: Vec<Match>, target: Target) -> Placed {
 
 /// The chain that a rule leads to.
 #[must_use]
-pub fn jump(rule: &Rule) -> Option<&str> {
+pub(crate) fn jump(rule: &Rule) -> Option<&str> {
     if let Target::Jump(chain) = &rule.target { Some(chain) } else { None }
 }
 
 /// The chain through which packets to local addresses go.
-pub const TOP: &str = "CNI-HOSTPORT-DNAT";
+pub(crate) const TOP: &str = "CNI-HOSTPORT-DNAT";
 const SET_MARK: &str = "CNI-HOSTPORT-SETMARK";
 const MASQUERADE: &str = "CNI-HOSTPORT-MASQ";
 const BUILT_IN: [&str; 3] = ["PREROUTING", "OUTPUT", "POSTROUTING"];

@@ -115,6 +115,7 @@ impl Plugin for Portmap {
 
     /// One question to the packet filter, which asks for the privilege and the kernel part that ADD needs.
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.require_net_admin()?;
         let backends = match request.config.backend {
             Some(backend) => vec![backend],
             None => vec![Backend::Iptables, Backend::Nftables],

@@ -13,21 +13,21 @@ use crate::owner::Owner;
 
 /// Everything that one family of a container's mappings needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// IPv4 or IPv6.
-    pub family: Family,
+    pub(crate) family: Family,
     /// The user's conditions.
     conditions: Vec<Statement>,
     /// Rules of [`PORTS`].
-    pub ports: Vec<Rule>,
+    pub(crate) ports: Vec<Rule>,
     /// Rules of [`MASQUERADE`]; `None` without `snat`, when there is no such chain either.
-    pub masquerade: Option<Vec<Rule>>,
+    pub(crate) masquerade: Option<Vec<Rule>>,
 }
 
 impl Layout {
     /// The layout for the mappings of `config` to `address`.
     #[must_use]
-    pub fn new(config: &Config, owner: &Owner, address: IpNetwork) -> Self {
+    pub(crate) fn new(config: &Config, owner: &Owner, address: IpNetwork) -> Self {
         let family = Family::of(address.ip());
         let comment = owner.nft_comment();
         let port = |mapping: &crate::config::Mapping| {
@@ -46,7 +46,7 @@ impl Layout {
 
     /// The changes that install it. The shared chains are filled anew each time, so that they follow the conditions
     /// of the last ADD. Rules that are there are not doubled.
-    pub fn install(&self, batch: &mut Batch) {
+    pub(crate) fn install(&self, batch: &mut Batch) {
         let to_ports = |chain: &str| Rule::new(vec![Statement::Jump(chain.to_owned())]);
         let mut changes = batch
             .nft(table(self.family), TABLE)
@@ -76,7 +76,7 @@ impl Layout {
     }
 
     /// The changes that take the container's own rules back.
-    pub fn uninstall(&self, batch: &mut Batch) {
+    pub(crate) fn uninstall(&self, batch: &mut Batch) {
         let mut changes = batch.nft(table(self.family), TABLE);
         for rule in &self.ports {
             changes = changes.delete_rule(PORTS, rule.clone());
@@ -105,7 +105,7 @@ fn masquerade(ip: IpAddr, comment: &str) -> Vec<Rule> {
 /// The changes that remove every rule of a container from one family, whatever network it was made for: the rules do
 /// not say.
 #[must_use]
-pub fn remove(comment: &str, family: Family) -> Batch {
+pub(crate) fn remove(comment: &str, family: Family) -> Batch {
     let mut batch = Batch::new();
     let mut changes = batch.nft(table(family), TABLE);
     for chain in [PORTS, OLD_PORTS, MASQUERADE] {
@@ -117,20 +117,20 @@ pub fn remove(comment: &str, family: Family) -> Batch {
 
 /// How many rules of [`PORTS`] each family got, as notes for this plugin's memory.
 #[must_use]
-pub fn notes(layouts: &[Layout]) -> Vec<String> {
+pub(crate) fn notes(layouts: &[Layout]) -> Vec<String> {
     layouts.iter().map(|layout| format!("{} {}", table(layout.family).name(), layout.ports.len())).collect()
 }
 
 /// The number that [`notes`] has for a family.
 #[must_use]
-pub fn noted(notes: &[String], family: Family) -> usize {
+pub(crate) fn noted(notes: &[String], family: Family) -> usize {
     let number = |note: &String| note.strip_prefix(table(family).name())?.strip_prefix(' ')?.parse().ok();
     notes.iter().find_map(number).unwrap_or(0)
 }
 
 /// The table of a family.
 #[must_use]
-pub fn table_ref(family: Family) -> TableRef {
+pub(crate) fn table_ref(family: Family) -> TableRef {
     TableRef::Nft(table(family), TABLE.to_owned())
 }
 
@@ -143,15 +143,15 @@ fn table(family: Family) -> Table {
 
 const TABLE: &str = "cni_hostport";
 /// The rules of all containers.
-pub const PORTS: &str = "hostports";
+pub(crate) const PORTS: &str = "hostports";
 /// Where versions of the reference before 1.9 put mappings with a hostIP; kept for them.
-pub const OLD_PORTS: &str = "hostip_hostports";
+pub(crate) const OLD_PORTS: &str = "hostip_hostports";
 /// What the base chains jump to.
-pub const ALL_PORTS: &str = "hostports_all";
+pub(crate) const ALL_PORTS: &str = "hostports_all";
 /// The base chain of the masquerade rules.
-pub const MASQUERADE: &str = "masquerading";
+pub(crate) const MASQUERADE: &str = "masquerading";
 /// The base chains through which packets come in.
-pub const ENTRANCES: [(&str, HookPoint); 2] =
+pub(crate) const ENTRANCES: [(&str, HookPoint); 2] =
     [("prerouting", HookPoint::Prerouting), ("output", HookPoint::Output)];
 /// `dstnat` of `nft(8)`.
 const DSTNAT: i32 = -100;

@@ -5,36 +5,36 @@ use cnibox_spec::{ContainerId, NetworkName, sha512_prefix};
 
 /// A container on a network. All its interfaces there share chains and comments, as in the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub(crate) struct Owner {
     /// The network's name.
-    pub network: String,
+    pub(crate) network: String,
     /// The container's ID.
-    pub container: String,
+    pub(crate) container: String,
 }
 
 impl Owner {
     /// The owner that a call is about.
     #[must_use]
-    pub fn new(network: &NetworkName, container: &ContainerId) -> Self {
+    pub(crate) fn new(network: &NetworkName, container: &ContainerId) -> Self {
         Self { network: network.as_str().to_owned(), container: container.as_str().to_owned() }
     }
 
     /// The container's own iptables chain.
     #[must_use]
-    pub fn dnat_chain(&self) -> String {
+    pub(crate) fn dnat_chain(&self) -> String {
         format!("{DNAT_PREFIX}{}", sha512_prefix(&[&self.network, &self.container], HASH_DIGITS))
     }
 
     /// The chain that versions of the reference before 0.8 made.
     #[must_use]
-    pub fn old_snat_chain(&self) -> String {
+    pub(crate) fn old_snat_chain(&self) -> String {
         format!("CNI-SN-{}", sha512_prefix(&[&self.network, &self.container], HASH_DIGITS))
     }
 
     /// The comment of the rules that lead into the chain. The reference cuts a long one and appends dots, of which
     /// iptables keeps as many as fit.
     #[must_use]
-    pub fn xt_comment(&self) -> String {
+    pub(crate) fn xt_comment(&self) -> String {
         let mut comment = format!("{}{}\"", xt_comment_start(&self.network), self.container);
         if comment.len() > XT_COMMENT_LIMIT {
             comment.truncate(XT_COMMENT_LIMIT - 2);
@@ -46,20 +46,20 @@ impl Owner {
     /// The comment of native rules: the container's ID alone. One that is too long for `nft` is there by its beginning
     /// and its hash.
     #[must_use]
-    pub fn nft_comment(&self) -> String {
+    pub(crate) fn nft_comment(&self) -> String {
         nft_comment(&self.container)
     }
 }
 
 /// How the comments of all entry rules of a network begin. Names are plain, so nothing needs quoting.
 #[must_use]
-pub fn xt_comment_start(network: &str) -> String {
+pub(crate) fn xt_comment_start(network: &str) -> String {
     format!("dnat name: \"{network}\" id: \"")
 }
 
 /// The native comment of a container.
 #[must_use]
-pub fn nft_comment(container: &str) -> String {
+pub(crate) fn nft_comment(container: &str) -> String {
     if container.len() <= NFT_COMMENT_LIMIT {
         return container.to_owned();
     }
@@ -68,7 +68,7 @@ pub fn nft_comment(container: &str) -> String {
 }
 
 /// How every container's own chain begins.
-pub const DNAT_PREFIX: &str = "CNI-DN-";
+pub(crate) const DNAT_PREFIX: &str = "CNI-DN-";
 /// Of 28 characters that a chain's name has in all.
 const HASH_DIGITS: usize = 21;
 /// 256 bytes with the terminating zero (`XT_MAX_COMMENT_LEN`).

@@ -13,20 +13,20 @@ use crate::{iptables, nftables};
 
 /// The port mappings of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Desired {
+pub(crate) struct Desired {
     /// Whose they are.
-    pub owner: Owner,
+    pub(crate) owner: Owner,
     /// The rules, IPv4 first; no family without an address of the container.
-    pub rules: Rules,
+    pub(crate) rules: Rules,
     /// The IPv4 address to which packets with a source in 127.0.0.0/8 must find their way.
-    pub localnet: Option<IpAddr>,
+    pub(crate) localnet: Option<IpAddr>,
     /// Connection tracking entries that would win over the rules.
-    pub flows: Vec<Flow>,
+    pub(crate) flows: Vec<Flow>,
 }
 
 /// The rules of either backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rules {
+pub(crate) enum Rules {
     /// In iptables' tables.
     Iptables(Vec<iptables::Layout>),
     /// In native tables.
@@ -36,7 +36,7 @@ pub enum Rules {
 impl Desired {
     /// The mappings of `config` to the container's addresses on `ifname`.
     #[must_use]
-    pub fn new(config: &Config, backend: Backend, owner: Owner, ifname: &str) -> Self {
+    pub(crate) fn new(config: &Config, backend: Backend, owner: Owner, ifname: &str) -> Self {
         let addresses =
             config.prev_result.as_ref().map(|result| container_addresses(result, ifname)).unwrap_or_default();
         let rules = match backend {
@@ -54,7 +54,7 @@ impl Desired {
 
     /// The changes that install the rules.
     #[must_use]
-    pub fn install(&self) -> Batch {
+    pub(crate) fn install(&self) -> Batch {
         let mut batch = Batch::new();
         match &self.rules {
             Rules::Iptables(layouts) => layouts.iter().for_each(|layout| layout.install(&mut batch)),
@@ -66,7 +66,7 @@ impl Desired {
 
 /// Known UDP flows keep going where they went, whatever the rules say now.
 #[must_use]
-pub fn udp_flows(mappings: &[Mapping], families: &[Family]) -> Vec<Flow> {
+pub(crate) fn udp_flows(mappings: &[Mapping], families: &[Family]) -> Vec<Flow> {
     let flow = |mapping: &Mapping, family: Family| Flow {
         family,
         protocol: Protocol::Udp,

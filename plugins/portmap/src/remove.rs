@@ -85,9 +85,8 @@ pub(crate) fn from_nftables(comment: &str, sys: &mut Sys<'_>) -> Vec<Failure> {
 /// The UDP flows that a rule of a container's chain forwards.
 fn flow_of(info: &RuleInfo, family: Family) -> Option<Flow> {
     let rule = info.xt.as_ref()?;
-    let port = rule.matches.iter().find_map(|condition| match condition {
-        Match::DestinationPort { protocol: Protocol::Udp, port } => Some(*port),
-        _ => None,
+    let port = rule.matches.iter().find_map(|condition| {
+        if let Match::DestinationPort { protocol: Protocol::Udp, port } = condition { Some(*port) } else { None }
     })?;
     let address = info.destination.map(|net| net.ip());
     Some(Flow { family, protocol: Protocol::Udp, port, address })
