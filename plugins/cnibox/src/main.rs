@@ -18,6 +18,12 @@ macro_rules! plugins {
     };
 }
 
+    cnibox_bridge::Bridge,
+    cnibox_firewall::Firewall,
+    cnibox_loopback::Loopback,
+    cnibox_portmap::Portmap,
+];
+plugins![
 plugins![cnibox_bridge::Bridge, cnibox_host_local::HostLocal, cnibox_loopback::Loopback,];
 
 fn main() -> ExitCode {

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a plugin remembers of an attachment below `/run/cnibox`: a help for DEL without prevResult and for GC.
+//!
+//! It is never the truth. Everything works without it, with containers that the Go plugins added and where `/run` cannot
+//! be written, so nothing here is an error to anybody. It ends with the boot, as packet filter rules do.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use cnibox_spec::{ContainerId, IfName, NetworkName, sha512_prefix};
+
+/// The memory of one plugin.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    dir: PathBuf,
+}
+
+/// What is remembered of one attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memo {
+    /// The network's name.
+    pub network: String,
+    /// The container's ID.
+    pub container: String,
+    /// The interface's name in the container.
+    pub ifname: String,
+    /// The plugin's own notes, lines without line ends.
+    pub notes: Vec<String>,
+}
+
+impl Memo {
+    /// An attachment of which nothing is noted yet.
+    #[must_use]
+    pub fn new(network: &NetworkName, container: &ContainerId, ifname: &IfName) -> Self {
+        let [network, container, ifname] =
+            [network.as_str(), container.as_str(), ifname.as_str()].map(str::to_owned);
+        Self { network, container, ifname, notes: Vec::new() }
+    }
+
+    /// Whether both are about the same attachment.
+    #[must_use]
+    pub fn is_about(&self, other: &Self) -> bool {
+        (&self.network, &self.container, &self.ifname) == (&other.network, &other.container, &other.ifname)
+    }
+}
+
+impl Memory {
+    /// The memory of the plugin called `plugin`.
+    #[must_use]
+    pub fn of(plugin: &str) -> Self {
+        Self { dir: Path::new(ROOT).join(plugin) }
+    }
+
+    /// Remembers, in place of what was remembered of the same attachment.
+    pub fn note(&self, memo: &Memo) {
+        let path = self.path(memo);
+        // The directory may vanish with another interface of the container between the two steps.
+        for _ in 0..2 {
+            if let Some(parent) = path.parent() {
+                let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(parent);
+            }
+            if write(&path, memo).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// What is remembered of this attachment.
+    #[must_use]
+    pub fn recall(&self, attachment: &Memo) -> Option<Memo> {
+        read(&self.path(attachment)).filter(|memo| memo.is_about(attachment))
+    }
+
+    /// Forgets the attachment.
+    pub fn forget(&self, attachment: &Memo) {
+        let path = self.path(attachment);
+        if fs::remove_file(&path).is_ok()
+            && let Some(parent) = path.parent()
+        {
+            // Other interfaces of the container keep it.
+            let _ = fs::remove_dir(parent);
+        }
+    }
+
+    /// Every attachment of the container that is remembered.
+    #[must_use]
+    pub fn of_container(&self, container: &str) -> Vec<Memo> {
+        memos(&self.dir.join(component(container))).filter(|memo| memo.container == container).collect()
+    }
+
+    /// Everything that is remembered.
+    #[must_use]
+    pub fn all(&self) -> Vec<Memo> {
+        entries(&self.dir).flat_map(|dir| memos(&dir)).collect()
+    }
+
+    fn path(&self, memo: &Memo) -> PathBuf {
+        self.dir.join(component(&memo.container)).join(component(&format!("{}:{}", memo.network, memo.ifname)))
+    }
+}
+
+/// Identifiers are plain names; one that is too long for a file is there by its hash.
+fn component(name: &str) -> String {
+    if name.len() <= NAME_LIMIT { name.to_owned() } else { format!("+{}", sha512_prefix(&[name], 64)) }
+}
+
+fn memos(dir: &Path) -> impl Iterator<Item = Memo> + use<> {
+    entries(dir).filter_map(|path| read(&path))
+}
+
+fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+fn write(path: &Path, memo: &Memo) -> std::io::Result<()> {
+    let mut text = format!("{} {} {}\n", memo.network, memo.container, memo.ifname);
+    for note in &memo.notes {
+        text.push_str(note);
+        text.push('\n');
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options.open(path)?.write_all(text.as_bytes())
+}
+
+fn read(path: &Path) -> Option<Memo> {
+    let mut text = String::new();
+    let file: File = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
+    file.take(SIZE_LIMIT).read_to_string(&mut text).ok()?;
+    let mut lines = text.lines();
+    let mut names = lines.next()?.split(' ').map(str::to_owned);
+    let (network, container, ifname) = (names.next()?, names.next()?, names.next()?);
+    Some(Memo { network, container, ifname, notes: lines.map(str::to_owned).collect() })
+}
+
+const ROOT: &str = "/run/cnibox";
+/// Below `NAME_MAX`, 255 bytes.
+const NAME_LIMIT: usize = 200;
+/// Far more than any plugin notes, in bytes.
+const SIZE_LIMIT: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memo(network: &str, container: &str, ifname: &str) -> Memo {
+        let names = [network, container, ifname].map(str::to_owned);
+        let [network, container, ifname] = names;
+        Memo { network, container, ifname, notes: vec!["one".into(), "two".into()] }
+    }
+
+    fn scratch(name: &str) -> Memory {
+        let dir = std::env::temp_dir().join(format!("cnibox-memory-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        Memory { dir }
+    }
+
+    #[test]
+    fn attachments_are_remembered_apart_and_forgotten_without_a_trace() {
+        let memory = scratch("apart");
+        let (one, other) = (memo("n", "c", "eth0"), memo("n", "c", "eth1"));
+        memory.note(&one);
+        memory.note(&other);
+        assert_eq!(memory.recall(&one), Some(one.clone()));
+        assert_eq!((memory.of_container("c").len(), memory.of_container("d").len(), memory.all().len()), (2, 0, 2));
+        memory.forget(&one);
+        memory.forget(&one);
+        assert_eq!(memory.all(), [other.clone()]);
+        memory.forget(&other);
+        assert_eq!(fs::read_dir(&memory.dir).unwrap().count(), 0);
+        fs::remove_dir_all(&memory.dir).unwrap();
+    }
+
+    #[test]
+    fn names_of_any_length_have_a_file() {
+        let memory = scratch("long");
+        let long = memo(&"n".repeat(300), &"c".repeat(300), "eth0");
+        memory.note(&long);
+        assert_eq!(memory.recall(&long), Some(long.clone()));
+        fs::remove_dir_all(&memory.dir).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_memo_is_not_followed() {
+        let memory = scratch("link");
+        let attachment = memo("n", "c", "eth0");
+        memory.note(&attachment);
+        let path = memory.path(&attachment);
+        let target = memory.dir.join("elsewhere");
+        fs::rename(&path, &target).unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert_eq!(memory.recall(&attachment), None);
+        memory.note(&memo("n", "c", "eth0"));
+        assert_eq!(memory.recall(&attachment), None);
+        fs::remove_dir_all(&memory.dir).unwrap();
+    }
+}

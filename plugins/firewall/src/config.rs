@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: its serde shape and the checked form. Texts are the reference's.
+
+use cnibox_harness::Input;
+use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, quoted};
+use cnibox_sys::{Coded, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Who may connect to the container (`ingressPolicy`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IngressPolicy {
+    /// Everybody.
+    Open,
+    /// Only others on the same bridge.
+    SameBridge,
+    /// Nobody who comes through a bridge.
+    Isolated,
+}
+
+impl IngressPolicy {
+    /// The value of `ingressPolicy`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::SameBridge => "same-bridge",
+            Self::Isolated => "isolated",
+        }
+    }
+
+    fn parse(name: &str) -> Result<Self, ConfigError> {
+        match name {
+            "" | "open" => Ok(Self::Open),
+            "same-bridge" => Ok(Self::SameBridge),
+            "isolated" => Ok(Self::Isolated),
+            _ => Err(ConfigError::IngressPolicy(name.to_owned())),
+        }
+    }
+}
+
+/// What keeps the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// The `filter` tables of iptables.
+    Iptables,
+    /// The firewalld daemon.
+    Firewalld,
+}
+
+impl Backend {
+    /// Every name but those of the backends leaves the choice to the host, as in the reference.
+    fn parse(name: &str) -> Option<Self> {
+        match name {
+            "iptables" => Some(Self::Iptables),
+            "firewalld" => Some(Self::Firewalld),
+            _ => None,
+        }
+    }
+
+    /// The backend to use: the one asked for, else iptables.
+    ///
+    /// # Errors
+    /// [`ConfigError::Firewalld`]: there is no D-Bus in here.
+    pub(crate) fn choose(asked: Option<Self>) -> Result<Self, ConfigError> {
+        match asked {
+            Some(Self::Firewalld) => Err(ConfigError::Firewalld),
+            Some(Self::Iptables) | None => Ok(Self::Iptables),
+        }
+    }
+}
+
+/// The checked configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// `backend`; `None` leaves the choice to the host.
+    pub backend: Option<Backend>,
+    /// `iptablesAdminChainName`.
+    pub admin_chain: String,
+    /// `ingressPolicy`.
+    pub policy: IngressPolicy,
+    /// What earlier plugins made.
+    pub prev_result: Option<CniResult>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A value of the wrong type.
+    #[error("failed to load netconf: {0}")]
+    Decode(#[from] DecodeError),
+    /// prevResult does not fit its version.
+    #[error("could not parse prevResult: {0}")]
+    PrevResult(#[from] PrevResultError),
+    /// `ingressPolicy` names nothing that is known.
+    #[error("unknown ingress policy: {}", quoted(.0))]
+    IngressPolicy(String),
+    /// `iptablesAdminChainName` cannot be a chain's name.
+    #[error("invalid iptablesAdminChainName {}", quoted(.0))]
+    AdminChain(String),
+    /// ADD or CHECK without prevResult.
+    #[error("missing prevResult from earlier plugin")]
+    NoPrevResult,
+    /// The policy is about a bridge and there is no interface.
+    #[error("interface needs to be set for ingress policy {:?}, make sure to chain \"firewall\" plugin with \"bridge\"", .0.name())]
+    NoInterface(IngressPolicy),
+    /// The policy is about a bridge and the first interface has no name.
+    #[error("got empty bridge name")]
+    NoBridgeName,
+    /// The bridge of prevResult cannot be an interface.
+    #[error("invalid bridge name {}", quoted(.0))]
+    BridgeName(String),
+    /// The firewalld backend does not exist here.
+    #[error("unsupported field: backend \"firewalld\"")]
+    Firewalld,
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::Firewalld => Code::UNSUPPORTED_FIELD,
+            Self::PrevResult(_)
+            | Self::IngressPolicy(_)
+            | Self::AdminChain(_)
+            | Self::NoPrevResult
+            | Self::NoInterface(_)
+            | Self::NoBridgeName
+            | Self::BridgeName(_) => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "FirewallNetConf", default)]
+struct Shape {
+    backend: String,
+    #[serde(rename = "iptablesAdminChainName")]
+    iptables_admin_chain_name: String,
+    /// Only firewalld has zones; the type counts all the same.
+    #[serde(rename = "firewalldZone")]
+    _firewalld_zone: String,
+    #[serde(rename = "ingressPolicy")]
+    ingress_policy: String,
+}
+
+impl Config {
+    /// Decodes and checks the configuration for one verb.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn parse(input: &Input<'_>) -> Result<Self, ConfigError> {
+        let shape: Shape = input.decode()?;
+        let prev_result = match input.verb {
+            Verb::Add | Verb::Check => input.conf.prev_result()?,
+            // DEL uses what it can read.
+            Verb::Del => input.conf.prev_result().ok().flatten(),
+            Verb::Status | Verb::Gc => None,
+        };
+        shape.check(prev_result)
+    }
+}
+
+impl Shape {
+    fn check(self, prev_result: Option<CniResult>) -> Result<Config, ConfigError> {
+        let admin_chain = match self.iptables_admin_chain_name.as_str() {
+            "" => DEFAULT_ADMIN_CHAIN.to_owned(),
+            name if is_chain_name(name) => name.to_owned(),
+            name => return Err(ConfigError::AdminChain(name.to_owned())),
+        };
+        Ok(Config {
+            backend: Backend::parse(&self.backend),
+            admin_chain,
+            policy: IngressPolicy::parse(&self.ingress_policy)?,
+            prev_result,
+        })
+    }
+}
+
+/// At most 28 bytes (`XT_EXTENSION_MAXNAMELEN` - 1), nothing that a rule file would read as something else.
+fn is_chain_name(name: &str) -> bool {
+    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"'\\".contains(c);
+    (1..=28).contains(&name.len()) && !name.starts_with(['-', '!']) && name.chars().all(plain)
+}
+
+const DEFAULT_ADMIN_CHAIN: &str = "CNI-ADMIN";
+
+#[cfg(test)]
+mod tests {
+    use cnibox_spec::{Json, decode};
+
+    use super::*;
+
+    fn load(text: &str) -> Result<Config, ConfigError> {
+        decode::<Shape>(&Json::parse(text.as_bytes()).unwrap())?.check(None)
+    }
+
+    #[test]
+    fn unknown_backends_leave_the_choice_to_the_host() {
+        assert_eq!(load(r#"{"backend":"nonsense"}"#).unwrap().backend, None);
+        assert_eq!(load(r#"{"backend":"iptables"}"#).unwrap().backend, Some(Backend::Iptables));
+        assert_eq!(Backend::choose(None).unwrap(), Backend::Iptables);
+    }
+
+    #[test]
+    fn a_backend_that_is_not_there_is_named() {
+        let error = Backend::choose(load(r#"{"backend":"firewalld"}"#).unwrap().backend).unwrap_err();
+        assert_eq!((error.code(), error.to_string().as_str()), (Code(2), r#"unsupported field: backend "firewalld""#));
+    }
+
+    #[test]
+    fn wrong_configurations_get_the_references_texts() {
+        let cases = [
+            (r#"{"ingressPolicy":"foo"}"#, r#"unknown ingress policy: "foo""#),
+            (r#"{"backend":1}"#, "failed to load netconf: json: cannot unmarshal number into Go struct field FirewallNetConf.backend of type string"),
+            (r#"{"firewalldZone":[]}"#, "failed to load netconf: json: cannot unmarshal array into Go struct field FirewallNetConf.firewalldZone of type string"),
+            (r#"{"iptablesAdminChainName":"a b"}"#, r#"invalid iptablesAdminChainName "a b""#),
+        ];
+        for (text, message) in cases {
+            assert_eq!(load(text).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn the_admin_chain_is_taken_verbatim() {
+        assert_eq!(load("{}").unwrap().admin_chain, "CNI-ADMIN");
+        assert_eq!(load(r#"{"iptablesAdminChainName":"NOMAD-ADMIN"}"#).unwrap().admin_chain, "NOMAD-ADMIN");
+    }
+}

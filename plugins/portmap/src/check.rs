@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! CHECK: compares what the plan says with what is there. It changes nothing.
+
+use cnibox_netfilter::xt::{Rule, Table};
+use cnibox_netfilter::{Engine, Family, RuleInfo, TableRef};
+use cnibox_spec::list;
+use cnibox_sys::{Failure, Sys};
+use thiserror::Error;
+
+use crate::owner::Owner;
+use crate::plan::{Desired, Rules};
+use crate::{PortmapError, iptables, nftables, remove};
+
+/// What is not as ADD left it, in iptables' tables.
+#[derive(Debug, Error)]
+pub(crate) enum Drift {
+    #[error("chain {0} not found in iptables table nat")]
+    NoChain(String),
+    #[error("rule {rules} in chain {chain} not found in table nat")]
+    NoRule { rules: String, chain: String },
+    #[error("{0}")]
+    Unknown(#[from] cnibox_netfilter::Error),
+}
+
+/// Everything of the plan is there.
+///
+/// # Errors
+/// The first thing that is not.
+pub(crate) fn present(desired: &Desired, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    match &desired.rules {
+        Rules::Iptables(layouts) => {
+            for layout in layouts {
+                let engine = sys.engine()?;
+                let family = remove::name(layout.family);
+                compare(layout, engine).map_err(|drift| PortmapError::Drift { family, drift })?;
+            }
+        }
+        Rules::Nftables(layouts) => {
+            for layout in layouts {
+                compare_native(layout, &desired.owner, sys)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn compare(layout: &iptables::Layout, engine: &mut Engine) -> Result<(), Drift> {
+    let table = TableRef::Xt(layout.family, Table::Nat);
+    if !engine.chain_exists(&table, &layout.chain)? {
+        return Err(Drift::NoChain(layout.chain.clone()));
+    }
+    expect(layout, engine, &layout.chain, &layout.own, list(layout.own.iter().map(|rule| list(rule.to_args()))))?;
+    expect(layout, engine, iptables::TOP, &layout.entries, list(layout.entries.iter().map(conditions)))?;
+    for placed in &layout.shared {
+        let rules = std::slice::from_ref(&placed.rule);
+        expect(layout, engine, &placed.chain, rules, list([list(placed.rule.to_args())]))?;
+    }
+    Ok(())
+}
+
+/// One rule's words without its target, which the reference does not print for entry rules.
+fn conditions(rule: &Rule) -> String {
+    let words = rule.to_args();
+    let end = words.iter().rposition(|word| word == "-j").unwrap_or(words.len());
+    list(words.iter().take(end))
+}
+
+/// All of `rules` are in the chain, which is read once; only rules with words that the tool alone understands are
+/// asked for one by one.
+fn expect(
+    layout: &iptables::Layout,
+    engine: &mut Engine,
+    chain: &str,
+    rules: &[Rule],
+    text: String,
+) -> Result<(), Drift> {
+    let table = TableRef::Xt(layout.family, Table::Nat);
+    let listed = engine.rules(&table, chain)?;
+    let is_listed = |rule: &Rule| listed.iter().any(|info| info.xt.as_ref().is_some_and(|xt| xt.is_same(rule)));
+    for rule in rules {
+        if !is_listed(rule) && !engine.rule_exists(layout.family, Table::Nat, chain, rule)? {
+            return Err(Drift::NoRule { rules: text, chain: chain.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// As many rules with the container's comment as there are mappings, as in the reference, and the way to them.
+fn compare_native(layout: &nftables::Layout, owner: &Owner, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let comment = owner.nft_comment();
+    let own = |rule: &&RuleInfo| rule.comment.as_deref() == Some(&comment);
+    let mut ports = read(layout.family, nftables::PORTS, sys)?;
+    // An older version's mappings with a hostIP.
+    ports.extend(read(layout.family, nftables::OLD_PORTS, sys)?);
+    if ports.iter().filter(own).count() < layout.ports.len() {
+        return Err(PortmapError::MissingNative(nftables::PORTS).into());
+    }
+    let masquerade = layout.masquerade.as_ref().map_or(0, Vec::len);
+    if masquerade > 0 && read(layout.family, nftables::MASQUERADE, sys)?.iter().filter(own).count() < masquerade {
+        return Err(PortmapError::MissingNative(nftables::MASQUERADE).into());
+    }
+    if layout.ports.is_empty() {
+        return Ok(());
+    }
+    let entrances = nftables::ENTRANCES.map(|(chain, _)| (chain, nftables::ALL_PORTS));
+    for (chain, to) in entrances.into_iter().chain([(nftables::ALL_PORTS, nftables::PORTS)]) {
+        if !read(layout.family, chain, sys)?.iter().any(|rule| rule.jump.as_deref() == Some(to)) {
+            return Err(PortmapError::MissingNative(chain).into());
+        }
+    }
+    Ok(())
+}
+
+fn read(family: Family, chain: &str, sys: &mut Sys<'_>) -> Result<Vec<RuleInfo>, Failure> {
+    Ok(sys.engine()?.rules(&nftables::table_ref(family), chain)?)
+}

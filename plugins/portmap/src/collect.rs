@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GC: removes what belongs to containers of this network that no longer exist.
+//!
+//! In iptables' tables the comment of an entry rule names network and container, so what the Go plugins left is
+//! collected too. Native rules name the container only, which may live on another network. They go when this plugin
+//! remembers having written them and there are no more of them than it wrote.
+
+use std::collections::BTreeSet;
+
+use cnibox_netfilter::xt::Table;
+use cnibox_netfilter::{Error, Family, TableRef};
+use cnibox_spec::Attachment;
+use cnibox_sys::{Failure, Memo, Memory, Sys};
+
+use crate::owner::{DNAT_PREFIX, Owner, nft_comment, xt_comment_start};
+use crate::remove::FAMILIES;
+use crate::setup::MEMORY;
+use crate::{PortmapError, iptables, nftables, remove};
+
+/// Removes what belongs to containers of `network` that are not in `valid`.
+///
+/// # Errors
+/// What could not be removed; everything else was.
+pub(crate) fn stale(network: &str, valid: &[Attachment], sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let mut failures = Vec::new();
+    for family in FAMILIES {
+        if let Err(source) = from_iptables(network, valid, family, sys) {
+            failures.push(PortmapError::Teardown { family: remove::name(family), source }.into());
+        }
+    }
+    let memory = Memory::of(MEMORY);
+    let is_stale = |memo: &Memo| {
+        let lives = |live: &Attachment| live.container_id == memo.container && live.ifname == memo.ifname;
+        memo.network == network && !valid.iter().any(lives)
+    };
+    for memo in memory.all().into_iter().filter(is_stale) {
+        match from_nftables(&memo, &memory, sys) {
+            Ok(()) => memory.forget(&memo),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    Failure::collect(failures)
+}
+
+fn from_iptables(network: &str, valid: &[Attachment], family: Family, sys: &mut Sys<'_>) -> Result<(), Error> {
+    let table = TableRef::Xt(family, Table::Nat);
+    let engine = sys.engine()?;
+    let listed = match engine.rules(&table, iptables::TOP) {
+        Err(Error::ToolMissing { .. }) => return Ok(()),
+        listed => listed?,
+    };
+    let start = xt_comment_start(network);
+    let live: BTreeSet<String> = valid
+        .iter()
+        .map(|live| Owner { network: network.to_owned(), container: live.container_id.clone() }.xt_comment())
+        .collect();
+    let stale = listed.into_iter().filter_map(|rule| {
+        let comment = rule.comment.filter(|comment| comment.starts_with(&start) && !live.contains(comment))?;
+        let chain = rule.jump.filter(|chain| chain.starts_with(DNAT_PREFIX))?;
+        belongs(&comment, &start, network, &chain).then_some(chain)
+    });
+    let chains: BTreeSet<String> = stale.collect();
+    for chain in chains {
+        engine.apply(&iptables::remove_chain(iptables::TOP, &chain, family))?;
+    }
+    Ok(())
+}
+
+/// Whether the chain is the one that network and container of the comment hash to: the comment alone could be
+/// anybody's. Of a container whose ID was cut off nothing but the comment is known.
+fn belongs(comment: &str, start: &str, network: &str, chain: &str) -> bool {
+    match comment.strip_prefix(start).and_then(|rest| rest.strip_suffix('"')) {
+        Some(container) => {
+            Owner { network: network.to_owned(), container: container.to_owned() }.dnat_chain() == chain
+        }
+        None => comment.ends_with(".."),
+    }
+}
+
+/// Removes the rules of a remembered attachment, unless some with its comment may be somebody else's.
+fn from_nftables(memo: &Memo, memory: &Memory, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    if memory.of_container(&memo.container).iter().any(|other| !other.is_about(memo)) {
+        return Ok(());
+    }
+    let comment = nft_comment(&memo.container);
+    for family in FAMILIES {
+        let rules = sys.engine()?.rules(&nftables::table_ref(family), nftables::PORTS)?;
+        let found = rules.iter().filter(|rule| rule.comment.as_deref() == Some(&comment)).count();
+        if found > nftables::noted(&memo.notes, family) {
+            return Ok(());
+        }
+    }
+    Failure::collect(remove::from_nftables(&comment, sys))
+}

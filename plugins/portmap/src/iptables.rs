@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The layout in iptables' `nat` tables, as data (reference: `portmap_iptables.go`).
+//!
+//! ```text
+//! PREROUTING, OUTPUT --dst-type LOCAL -> CNI-HOSTPORT-DNAT --dports 8080,8081 -> CNI-DN-<hash> -> DNAT
+//!                                        CNI-DN-<hash> -s <own subnet>, 127.0.0.1 -> CNI-HOSTPORT-SETMARK
+//! POSTROUTING (first) -> CNI-HOSTPORT-MASQ, which masquerades what carries the mark
+//! ```
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use cnibox_netfilter::xt::{Address, Match, Protocol, Rule, Table, Target};
+use cnibox_netfilter::{Batch, Family, Owner as RulesOf, Position};
+use ipnetwork::IpNetwork;
+
+use crate::config::{Config, Mapping, Marking};
+use crate::owner::Owner;
+
+/// A rule and the chain it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// The chain.
+    pub(crate) chain: String,
+    /// The rule.
+    pub(crate) rule: Rule,
+    /// Where it goes.
+    pub(crate) at: Position,
+}
+
+/// Everything that one family of a container's mappings needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// IPv4 or IPv6.
+    pub(crate) family: Family,
+    /// The container's own chain.
+    pub(crate) chain: String,
+    /// Rules that all containers share, chain by chain.
+    pub(crate) shared: Vec<Placed>,
+    /// Rules of the container's own chain.
+    pub(crate) own: Vec<Rule>,
+    /// Rules of [`TOP`] that lead into it.
+    pub(crate) entries: Vec<Rule>,
+}
+
+impl Layout {
+    /// The layout for the mappings of `config` to `address`.
+    #[must_use]
+    pub(crate) fn new(config: &Config, owner: &Owner, address: IpNetwork) -> Self {
+        let family = Family::of(address.ip());
+        let mut shared = if config.snat { masquerade_marked(&config.marking) } else { Vec::new() };
+        shared.extend(["PREROUTING", "OUTPUT"].map(|chain| {
+            placed(chain, vec![Match::DestinationLocal], Target::Jump(TOP.to_owned()))
+        }));
+        let mappings = config.mappings.iter().filter(|mapping| mapping.applies_to(family));
+        Self {
+            family,
+            chain: owner.dnat_chain(),
+            shared,
+            own: mappings.flat_map(|mapping| forward(config, mapping, address)).collect(),
+            entries: entries(config, owner, family),
+        }
+    }
+
+    /// The changes that install it, in the reference's order.
+    pub(crate) fn install(&self, batch: &mut Batch) {
+        let mut changes = batch.xt(self.family, Table::Nat);
+        for placed in &self.shared {
+            // A chain appears before the first rule that is in it or leads to it.
+            for chain in [Some(placed.chain.as_str()), jump(&placed.rule)].into_iter().flatten() {
+                if !BUILT_IN.contains(&chain) {
+                    changes = changes.ensure_chain(chain);
+                }
+            }
+            changes = changes.ensure_rule(&placed.chain, placed.rule.clone(), placed.at);
+        }
+        changes = changes.ensure_chain(&self.chain);
+        for rule in &self.own {
+            changes = changes.ensure_rule(&self.chain, rule.clone(), Position::Tail);
+        }
+        for rule in &self.entries {
+            changes = changes.ensure_rule(TOP, rule.clone(), Position::Tail);
+        }
+    }
+
+    /// Whether `rule` of the container's own chain is about one of our ports and is not what we want for it: it would
+    /// win, being first. A retried ADD with another address meets such.
+    #[must_use]
+    pub(crate) fn contradicts(&self, rule: &Rule) -> bool {
+        let about = subject(rule);
+        !self.own.iter().any(|own| own.is_same(rule)) && self.own.iter().any(|own| subject(own) == about)
+    }
+}
+
+/// The changes that remove everything of `owner` from one family.
+#[must_use]
+pub(crate) fn remove(owner: &Owner, family: Family) -> Batch {
+    remove_chain(TOP, &owner.dnat_chain(), family)
+}
+
+/// The changes that remove what versions of the reference before 0.8 left.
+#[must_use]
+pub(crate) fn remove_old(owner: &Owner, family: Family) -> Batch {
+    remove_chain("CNI-HOSTPORT-SNAT", &owner.old_snat_chain(), family)
+}
+
+/// The changes that remove a container's chain and what leads to it.
+#[must_use]
+pub(crate) fn remove_chain(top: &str, chain: &str, family: Family) -> Batch {
+    let mut batch = Batch::new();
+    batch
+        .xt(family, Table::Nat)
+        .delete_rules_where(top, RulesOf::JumpsTo(chain.to_owned()))
+        .delete_chain_if_unreferenced(chain);
+    batch
+}
+
+/// Marks packets, and masquerades what is marked. The jump must be the first rule of POSTROUTING: the masquerade
+/// chains of bridge and ptp end the traversal.
+fn masquerade_marked(marking: &Marking) -> Vec<Placed> {
+    let Marking::Bit(bit) = *marking else { return Vec::new() };
+    vec![
+        placed(
+            SET_MARK,
+            vec![Match::comment("CNI portfwd masquerade mark")],
+            Target::SetMark { value: bit, mask: bit },
+        ),
+        placed(MASQUERADE, vec![Match::mark(bit, bit)], Target::Masquerade),
+        Placed {
+            chain: "POSTROUTING".to_owned(),
+            rule: Rule::new(
+                vec![Match::comment("CNI portfwd requiring masquerade")],
+                Target::Jump(MASQUERADE.to_owned()),
+            ),
+            at: Position::Head,
+        },
+    ]
+}
+
+/// The rules of one mapping. Marks come first, since DNAT ends the traversal.
+fn forward(config: &Config, mapping: &Mapping, address: IpNetwork) -> Vec<Rule> {
+    let mut base = vec![Match::DestinationPort { protocol: mapping.protocol, port: mapping.host_port }];
+    base.extend(mapping.destination().map(Match::destination));
+    let with = |condition: Option<Match>, target| {
+        Rule::new(base.iter().cloned().chain(condition).collect(), target)
+    };
+    let mut rules = Vec::new();
+    if config.snat {
+        let mark = || {
+            Target::Jump(match &config.marking {
+                Marking::Bit(_) => SET_MARK.to_owned(),
+                Marking::Chain(chain) => chain.clone(),
+            })
+        };
+        let hairpin = if config.masq_all { everywhere(address) } else { address };
+        rules.push(with(Some(Match::source(hairpin)), mark()));
+        if address.is_ipv4() && !config.masq_all {
+            rules.push(with(Some(Match::source(IpAddr::V4(Ipv4Addr::LOCALHOST))), mark()));
+        }
+    }
+    rules.push(with(None, Target::Dnat(SocketAddr::new(address.ip(), mapping.container_port))));
+    rules
+}
+
+/// One rule for up to 15 ports of a protocol. All mappings are in here, whatever the family of their hostIP, as in
+/// the reference: the container's chain decides.
+fn entries(config: &Config, owner: &Owner, family: Family) -> Vec<Rule> {
+    let mut groups: Vec<(&str, Protocol, Vec<u16>)> = Vec::new();
+    for mapping in &config.mappings {
+        match groups.iter_mut().find(|(text, ..)| *text == mapping.protocol_text) {
+            Some((.., ports)) => ports.push(mapping.host_port),
+            None => groups.push((&mapping.protocol_text, mapping.protocol, vec![mapping.host_port])),
+        }
+    }
+    groups.sort_by_key(|(text, ..)| *text);
+    let conditions = Match::conditions(config.conditions(family));
+    let rule = |protocol: Protocol, ports: &[u16]| {
+        let mut matches = vec![
+            Match::comment(owner.xt_comment()),
+            Match::DestinationPorts { protocol, ports: ports.to_vec() },
+        ];
+        matches.extend(conditions.iter().cloned());
+        Rule::new(matches, Target::Jump(owner.dnat_chain()))
+    };
+    groups
+        .iter()
+        .flat_map(|(_, protocol, ports)| ports.chunks(MULTIPORT_LIMIT).map(|ports| rule(*protocol, ports)))
+        .collect()
+}
+
+/// What a rule of a container's chain is about, without its source.
+fn subject(rule: &Rule) -> (Option<(Protocol, u16)>, Option<IpNetwork>) {
+    let mut subject = (None, None);
+    for condition in &rule.matches {
+        if let Match::DestinationPort { protocol, port } = condition {
+            subject.0 = Some((*protocol, *port));
+        }
+        if let Match::Destination { address, negated: false } = condition {
+            subject.1 = Some(match address {
+                Address::Host(ip) => IpNetwork::from(*ip),
+                Address::Net(net) => *net,
+            });
+        }
+    }
+    subject
+}
+
+fn everywhere(address: IpNetwork) -> IpNetwork {
+    let unspecified: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    IpNetwork::new(unspecified, 0).unwrap_or(address)
+}
+
+fn placed(chain: &str, matches: Vec<Match>, target: Target) -> Placed {
+    Placed { chain: chain.to_owned(), rule: Rule::new(matches, target), at: Position::Tail }
+}
+
+/// The chain that a rule leads to.
+#[must_use]
+pub(crate) fn jump(rule: &Rule) -> Option<&str> {
+    if let Target::Jump(chain) = &rule.target { Some(chain) } else { None }
+}
+
+/// The chain through which packets to local addresses go.
+pub(crate) const TOP: &str = "CNI-HOSTPORT-DNAT";
+const SET_MARK: &str = "CNI-HOSTPORT-SETMARK";
+const MASQUERADE: &str = "CNI-HOSTPORT-MASQ";
+const BUILT_IN: [&str; 3] = ["PREROUTING", "OUTPUT", "POSTROUTING"];
+/// `XT_MULTI_PORTS` of the kernel's `xt_multiport.h`.
+const MULTIPORT_LIMIT: usize = 15;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The layout in the native tables `ip cni_hostport` and `ip6 cni_hostport`, as data (reference:
+//! `portmap_nftables.go`). `masqAll` has no effect here, as in the reference.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use cnibox_netfilter::nft::{Chain, ChainType, Family as Table, Hook, HookPoint, Rule, Statement};
+use cnibox_netfilter::{Batch, Family, Owner as RulesOf, Position, TableRef};
+use ipnetwork::IpNetwork;
+
+use crate::config::Config;
+use crate::owner::Owner;
+
+/// Everything that one family of a container's mappings needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// IPv4 or IPv6.
+    pub(crate) family: Family,
+    /// The user's conditions.
+    conditions: Vec<Statement>,
+    /// Rules of [`PORTS`].
+    pub(crate) ports: Vec<Rule>,
+    /// Rules of [`MASQUERADE`]; `None` without `snat`, when there is no such chain either.
+    pub(crate) masquerade: Option<Vec<Rule>>,
+}
+
+impl Layout {
+    /// The layout for the mappings of `config` to `address`.
+    #[must_use]
+    pub(crate) fn new(config: &Config, owner: &Owner, address: IpNetwork) -> Self {
+        let family = Family::of(address.ip());
+        let comment = owner.nft_comment();
+        let port = |mapping: &crate::config::Mapping| {
+            let mut statements: Vec<_> = mapping.destination().map(Statement::destination).into_iter().collect();
+            statements.push(Statement::destination_port(mapping.protocol, mapping.host_port));
+            statements.push(Statement::Dnat(SocketAddr::new(address.ip(), mapping.container_port)));
+            Rule::new(statements).with_comment(&comment)
+        };
+        Self {
+            family,
+            conditions: Statement::conditions(config.conditions(family)),
+            ports: config.mappings.iter().filter(|mapping| mapping.applies_to(family)).map(port).collect(),
+            masquerade: config.snat.then(|| masquerade(address.ip(), &comment)),
+        }
+    }
+
+    /// The changes that install it. The shared chains are filled anew each time, so that they follow the conditions
+    /// of the last ADD. Rules that are there are not doubled.
+    pub(crate) fn install(&self, batch: &mut Batch) {
+        let to_ports = |chain: &str| Rule::new(vec![Statement::Jump(chain.to_owned())]);
+        let mut changes = batch
+            .nft(table(self.family), TABLE)
+            .ensure_table(Some("CNI portmap plugin"))
+            .ensure_chain(Chain::regular(PORTS))
+            .ensure_chain(Chain::regular(OLD_PORTS))
+            .ensure_chain(Chain::regular(ALL_PORTS))
+            .flush_chain(ALL_PORTS)
+            .append_rule(ALL_PORTS, to_ports(OLD_PORTS))
+            .append_rule(ALL_PORTS, to_ports(PORTS));
+        for (chain, point) in ENTRANCES {
+            changes = changes
+                .ensure_chain(Chain::base(chain, Hook::new(ChainType::Nat, point, DSTNAT)))
+                .flush_chain(chain)
+                .append_rule(chain, self.entrance());
+        }
+        if self.masquerade.is_some() {
+            let hook = Hook::new(ChainType::Nat, HookPoint::Postrouting, SRCNAT);
+            changes = changes.ensure_chain(Chain::base(MASQUERADE, hook));
+        }
+        for rule in &self.ports {
+            changes = changes.ensure_rule(PORTS, rule.clone(), Position::Tail);
+        }
+        for rule in self.masquerade.iter().flatten() {
+            changes = changes.ensure_rule(MASQUERADE, rule.clone(), Position::Tail);
+        }
+    }
+
+    /// The changes that take the container's own rules back.
+    pub(crate) fn uninstall(&self, batch: &mut Batch) {
+        let mut changes = batch.nft(table(self.family), TABLE);
+        for rule in &self.ports {
+            changes = changes.delete_rule(PORTS, rule.clone());
+        }
+        for rule in self.masquerade.iter().flatten() {
+            changes = changes.delete_rule(MASQUERADE, rule.clone());
+        }
+    }
+
+    fn entrance(&self) -> Rule {
+        let jump = [Statement::DestinationLocal, Statement::Jump(ALL_PORTS.to_owned())];
+        Rule::new(self.conditions.iter().cloned().chain(jump).collect())
+    }
+}
+
+/// Packets that a container sends to itself, and those of the host's own address, would not find back.
+fn masquerade(ip: IpAddr, comment: &str) -> Vec<Rule> {
+    let from = |source: IpAddr| {
+        let statements = vec![Statement::source(source), Statement::destination(ip), Statement::Masquerade];
+        Rule::new(statements).with_comment(comment)
+    };
+    let host = ip.is_ipv4().then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    std::iter::once(ip).chain(host).map(from).collect()
+}
+
+/// The changes that remove every rule of a container from one family, whatever network it was made for: the rules do
+/// not say.
+#[must_use]
+pub(crate) fn remove(comment: &str, family: Family) -> Batch {
+    let mut batch = Batch::new();
+    let mut changes = batch.nft(table(family), TABLE);
+    for chain in [PORTS, OLD_PORTS, MASQUERADE] {
+        changes = changes.delete_rules_where(chain, RulesOf::Comment(comment.to_owned()));
+    }
+    drop(changes);
+    batch
+}
+
+/// How many rules of [`PORTS`] each family got, as notes for this plugin's memory.
+#[must_use]
+pub(crate) fn notes(layouts: &[Layout]) -> Vec<String> {
+    layouts.iter().map(|layout| format!("{} {}", table(layout.family).name(), layout.ports.len())).collect()
+}
+
+/// The number that [`notes`] has for a family.
+#[must_use]
+pub(crate) fn noted(notes: &[String], family: Family) -> usize {
+    let number = |note: &String| note.strip_prefix(table(family).name())?.strip_prefix(' ')?.parse().ok();
+    notes.iter().find_map(number).unwrap_or(0)
+}
+
+/// The table of a family.
+#[must_use]
+pub(crate) fn table_ref(family: Family) -> TableRef {
+    TableRef::Nft(table(family), TABLE.to_owned())
+}
+
+fn table(family: Family) -> Table {
+    match family {
+        Family::Ipv4 => Table::Ip,
+        Family::Ipv6 => Table::Ip6,
+    }
+}
+
+const TABLE: &str = "cni_hostport";
+/// The rules of all containers.
+pub(crate) const PORTS: &str = "hostports";
+/// Where versions of the reference before 1.9 put mappings with a hostIP; kept for them.
+pub(crate) const OLD_PORTS: &str = "hostip_hostports";
+/// What the base chains jump to.
+pub(crate) const ALL_PORTS: &str = "hostports_all";
+/// The base chain of the masquerade rules.
+pub(crate) const MASQUERADE: &str = "masquerading";
+/// The base chains through which packets come in.
+pub(crate) const ENTRANCES: [(&str, HookPoint); 2] =
+    [("prerouting", HookPoint::Prerouting), ("output", HookPoint::Output)];
+/// `dstnat` of `nft(8)`.
+const DSTNAT: i32 = -100;
+/// `srcnat` of `nft(8)`.
+const SRCNAT: i32 = 100;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Layouts as nft commands.
+
+use std::fmt::Write;
+
+use cnibox_netfilter::nft::Protocol;
+use cnibox_netfilter::{Change, Op};
+
+use super::*;
+use crate::config::{Mapping, Marking};
+
+fn config() -> Config {
+    let mapping = |protocol: Protocol, host_port, container_port, host_ip: Option<&str>| Mapping {
+        host_port,
+        container_port,
+        protocol,
+        protocol_text: protocol.name().to_owned(),
+        host_ip: host_ip.map(|ip| ip.parse().unwrap()),
+    };
+    Config {
+        backend: Some(crate::Backend::Nftables),
+        snat: true,
+        masq_all: false,
+        marking: Marking::Bit(0x2000),
+        conditions_v4: Vec::new(),
+        conditions_v6: Vec::new(),
+        mappings: vec![
+            mapping(Protocol::Tcp, 8080, 80, None),
+            mapping(Protocol::Udp, 8081, 80, None),
+            mapping(Protocol::Udp, 8080, 81, Some("192.168.0.2")),
+            mapping(Protocol::Udp, 8083, 80, Some("2001:db8:a::1")),
+            mapping(Protocol::Tcp, 8084, 80, Some("0.0.0.0")),
+            mapping(Protocol::Sctp, 8085, 80, Some("::")),
+        ],
+        prev_result: None,
+    }
+}
+
+fn layout(config: &Config, address: &str) -> Layout {
+    let owner = Owner { network: "test".into(), container: "icee6giejonei6so".into() };
+    Layout::new(config, &owner, address.parse().unwrap())
+}
+
+fn commands(layout: &Layout) -> String {
+    let mut batch = Batch::new();
+    layout.install(&mut batch);
+    let mut text = String::new();
+    for change in batch.changes() {
+        let Change::Nft { op, .. } = change else { panic!("{change:?}") };
+        let table = change.table();
+        match op {
+            Op::EnsureTable { comment } => writeln!(text, "add table {table} {comment:?}"),
+            Op::EnsureChain(chain) => match chain.hook {
+                None => writeln!(text, "add chain {table} {}", chain.name),
+                Some(hook) => {
+                    let (kind, point) = (hook.chain_type.name(), hook.point.name());
+                    writeln!(text, "add chain {table} {} type {kind} hook {point} priority {}", chain.name, hook.priority)
+                }
+            },
+            Op::FlushChain { chain } => writeln!(text, "flush chain {table} {chain}"),
+            Op::AppendRule { chain, rule } => writeln!(text, "add rule {table} {chain} {}", rule.to_text().unwrap()),
+            Op::EnsureRule { chain, rule, at: Position::Tail } => {
+                writeln!(text, "ensure rule {table} {chain} {}", rule.to_text().unwrap())
+            }
+            other => panic!("{other:?}"),
+        }
+        .unwrap();
+    }
+    text
+}
+
+#[track_caller]
+fn golden(name: &str, actual: &str) {
+    cnibox_testkit::golden(format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR")), actual);
+}
+
+#[test]
+fn both_families() {
+    golden("nftables-v4", &commands(&layout(&config(), "10.0.0.2/24")));
+    golden("nftables-v6", &commands(&layout(&config(), "2001:db8::2/64")));
+}
+
+#[test]
+fn without_masquerade_there_is_no_chain_for_it() {
+    let config = Config { snat: false, ..config() };
+    assert!(!commands(&layout(&config, "10.0.0.2/24")).contains("masquerading"));
+}
+
+#[test]
+fn conditions_stand_before_the_jump() {
+    let conditions_v4 = ["ip", "daddr", "192.0.2.1"].map(str::to_owned).to_vec();
+    let config = Config { conditions_v4, ..config() };
+    let text = commands(&layout(&config, "10.0.0.2/24"));
+    let expected = "add rule ip cni_hostport prerouting ip daddr == 192.0.2.1/32 fib daddr type local jump hostports_all";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn notes_count_rules() {
+    let notes = notes(&[layout(&config(), "10.0.0.2/24"), layout(&config(), "2001:db8::2/64")]);
+    assert_eq!((noted(&notes, Family::Ipv4), noted(&notes, Family::Ipv6)), (4, 4));
+    assert_eq!(noted(&[], Family::Ipv4), 0);
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What must be there for one attachment, as data.
+
+use std::net::IpAddr;
+
+use cnibox_netfilter::conntrack::Flow;
+use cnibox_netfilter::xt::Protocol;
+use cnibox_netfilter::{Batch, Family};
+
+use crate::config::{Backend, Config, Mapping, container_addresses};
+use crate::owner::Owner;
+use crate::{iptables, nftables};
+
+/// The port mappings of one attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Desired {
+    /// Whose they are.
+    pub(crate) owner: Owner,
+    /// The rules, IPv4 first; no family without an address of the container.
+    pub(crate) rules: Rules,
+    /// The IPv4 address to which packets with a source in 127.0.0.0/8 must find their way.
+    pub(crate) localnet: Option<IpAddr>,
+    /// Connection tracking entries that would win over the rules.
+    pub(crate) flows: Vec<Flow>,
+}
+
+/// The rules of either backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rules {
+    /// In iptables' tables.
+    Iptables(Vec<iptables::Layout>),
+    /// In native tables.
+    Nftables(Vec<nftables::Layout>),
+}
+
+impl Desired {
+    /// The mappings of `config` to the container's addresses on `ifname`.
+    #[must_use]
+    pub(crate) fn new(config: &Config, backend: Backend, owner: Owner, ifname: &str) -> Self {
+        let addresses =
+            config.prev_result.as_ref().map(|result| container_addresses(result, ifname)).unwrap_or_default();
+        let rules = match backend {
+            Backend::Iptables => Rules::Iptables(
+                addresses.iter().map(|address| iptables::Layout::new(config, &owner, *address)).collect(),
+            ),
+            Backend::Nftables => Rules::Nftables(
+                addresses.iter().map(|address| nftables::Layout::new(config, &owner, *address)).collect(),
+            ),
+        };
+        let families: Vec<_> = addresses.iter().map(|address| Family::of(address.ip())).collect();
+        let localnet = addresses.iter().map(ipnetwork::IpNetwork::ip).find(|ip| ip.is_ipv4() && config.snat);
+        Self { owner, rules, localnet, flows: udp_flows(&config.mappings, &families) }
+    }
+
+    /// The changes that install the rules.
+    #[must_use]
+    pub(crate) fn install(&self) -> Batch {
+        let mut batch = Batch::new();
+        match &self.rules {
+            Rules::Iptables(layouts) => layouts.iter().for_each(|layout| layout.install(&mut batch)),
+            Rules::Nftables(layouts) => layouts.iter().for_each(|layout| layout.install(&mut batch)),
+        }
+        batch
+    }
+}
+
+/// Known UDP flows keep going where they went, whatever the rules say now.
+#[must_use]
+pub(crate) fn udp_flows(mappings: &[Mapping], families: &[Family]) -> Vec<Flow> {
+    let flow = |mapping: &Mapping, family: Family| Flow {
+        family,
+        protocol: Protocol::Udp,
+        port: mapping.host_port,
+        address: mapping.destination(),
+    };
+    let udp = mappings.iter().filter(|mapping| mapping.protocol == Protocol::Udp);
+    udp.flat_map(|mapping| {
+        families.iter().filter(|family| mapping.applies_to(**family)).map(move |family| flow(mapping, *family))
+    })
+    .collect()
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DEL: removes whatever the container has in either backend, goes on past errors and reports them all.
+
+use cnibox_harness::{DelArgs, Request};
+use cnibox_netfilter::conntrack::{self, Flow};
+use cnibox_netfilter::xt::{Match, Protocol, Table};
+use cnibox_netfilter::{Error, Family, RuleInfo, TableRef};
+use cnibox_sys::{Failure, Memo, Memory, Sys};
+
+use crate::config::Config;
+use crate::owner::Owner;
+use crate::plan::udp_flows;
+use crate::setup::MEMORY;
+use crate::{PortmapError, iptables, nftables};
+
+/// Removes the container's rules of this network from both backends, since the configuration may have changed, and
+/// ends its UDP flows.
+///
+/// # Errors
+/// What could not be removed.
+pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let owner = Owner::new(&request.conf.network, &request.args.container);
+    let mut failures = Vec::new();
+    let mut flows = udp_flows(&request.config.mappings, &FAMILIES);
+    failures.extend(from_iptables(&owner, sys, &mut flows));
+    failures.extend(from_nftables(&owner.nft_comment(), sys));
+    Memory::of(MEMORY).forget(&Memo::new(&request.conf.network, &request.args.container, &request.args.ifname));
+    if let Err(error) = conntrack::flush(&flows) {
+        sys.warn(format_args!("failed to delete stale UDP conntrack entries for {}: {error}", owner.container));
+    }
+    Failure::collect(failures)
+}
+
+/// Removes a container from iptables' tables; its UDP ports are added to `flows`. A family whose tables cannot even be
+/// read is not in use, unless it is neither of them.
+pub(crate) fn from_iptables(owner: &Owner, sys: &mut Sys<'_>, flows: &mut Vec<Flow>) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let mut unusable = Vec::new();
+    for family in FAMILIES {
+        let removed = remove_family(owner, family, sys);
+        match removed {
+            Ok(found) => flows.extend(found),
+            Err(_) if is_missing(family, sys) => {}
+            Err(source) if is_unreadable(family, sys) => unusable.push(source),
+            Err(source) => failures.push(PortmapError::Teardown { family: name(family), source }.into()),
+        }
+    }
+    let mut unusable = unusable.into_iter();
+    if let (Some(v4), Some(v6)) = (unusable.next(), unusable.next()) {
+        failures.push(PortmapError::Unusable(v4, v6).into());
+    }
+    failures
+}
+
+fn remove_family(owner: &Owner, family: Family, sys: &mut Sys<'_>) -> Result<Vec<Flow>, Error> {
+    let engine = sys.engine()?;
+    let table = TableRef::Xt(family, Table::Nat);
+    if engine.chain_exists(&table, &owner.old_snat_chain())? {
+        // As in the reference, no reason to fail.
+        let _ = engine.apply(&iptables::remove_old(owner, family));
+    }
+    if !engine.chain_exists(&table, &owner.dnat_chain())? {
+        return Ok(Vec::new());
+    }
+    let flows = engine.rules(&table, &owner.dnat_chain())?.iter().filter_map(|info| flow_of(info, family)).collect();
+    engine.apply(&iptables::remove(owner, family))?;
+    Ok(flows)
+}
+
+/// Removes the native rules with this comment. An nf_tables that cannot be read holds none.
+pub(crate) fn from_nftables(comment: &str, sys: &mut Sys<'_>) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    for family in FAMILIES {
+        let batch = nftables::remove(comment, family);
+        let removed = sys.engine().and_then(|engine| engine.apply(&batch));
+        if let Err(error) = removed
+            && sys.engine().and_then(|engine| engine.chain_exists(&nftables::table_ref(family), nftables::PORTS)).is_ok()
+        {
+            failures.push(PortmapError::NftTeardown(error).into());
+        }
+    }
+    failures
+}
+
+/// The UDP flows that a rule of a container's chain forwards.
+fn flow_of(info: &RuleInfo, family: Family) -> Option<Flow> {
+    let rule = info.xt.as_ref()?;
+    let port = rule.matches.iter().find_map(|condition| {
+        if let Match::DestinationPort { protocol: Protocol::Udp, port } = condition { Some(*port) } else { None }
+    })?;
+    let address = info.destination.map(|net| net.ip());
+    Some(Flow { family, protocol: Protocol::Udp, port, address })
+}
+
+fn is_missing(family: Family, sys: &mut Sys<'_>) -> bool {
+    matches!(probe(family, sys), Err(Error::ToolMissing { .. }))
+}
+
+fn is_unreadable(family: Family, sys: &mut Sys<'_>) -> bool {
+    probe(family, sys).is_err()
+}
+
+fn probe(family: Family, sys: &mut Sys<'_>) -> Result<bool, Error> {
+    sys.engine()?.chain_exists(&TableRef::Xt(family, Table::Nat), "OUTPUT")
+}
+
+/// As the reference names families in its messages.
+pub(crate) fn name(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "ipv4",
+        Family::Ipv6 => "ipv6",
+    }
+}
+
+/// Both.
+pub(crate) const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
