@@ -14,6 +14,7 @@ from . import compare, normal
 from .scenarios import everything
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SHOWN = 8
 PARALLEL = 3  # a scenario waits about as long as it computes
 
 
@@ -52,6 +53,14 @@ def run(bindir, reference, known, only=(), full_kernel=False):
     return tally.table(), problems
 
 
+def _listed(name, found):
+    """One text per difference; a link that is missing is many, so the tail is only counted."""
+    out = ["%s: %s" % (name, d) for d in found[:SHOWN]]
+    if len(found) > SHOWN:
+        out.append("%s: and %d more differences" % (name, len(found) - SHOWN))
+    return out
+
+
 class Tally:
     """Counts per group of scenarios, for the report."""
 
@@ -72,7 +81,7 @@ class Tally:
         open_ = [d for d in found if not known.accepts("side-by-side", "%s: %s" % (scenario["name"], d.place))]
         group["accepted"] += len(found) - len(open_)
         group["failed" if open_ else "equal"] += 1
-        return ["%s%s: %s" % (scenario["name"], label, d) for d in open_]
+        return _listed(scenario["name"] + label, open_)
 
     def table(self):
         """One row per group."""

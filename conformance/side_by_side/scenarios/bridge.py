@@ -6,7 +6,8 @@ V4 = {"type": "host-local", "subnet": "10.22.0.0/16"}
 V6 = {"type": "host-local", "ranges": [[{"subnet": "fd00:22::/64"}]]}
 DUAL = {"type": "host-local", "ranges": [[{"subnet": "10.22.0.0/16"}], [{"subnet": "fd00:22::/64"}]]}
 TWO = {"type": "host-local", "ranges": [[{"subnet": "10.22.0.0/16"}], [{"subnet": "10.23.0.0/24", "gateway": "10.23.0.254"}]]}
-GONE = [{"sh": "ip netns del c1"}, "DEL c1", "DEL c1"]
+# The kernel takes a namespace apart in the background.
+GONE = [{"sh": "ip netns del c1; while ip -br link show type veth | grep -q .; do sleep 0.02; done"}, "DEL c1", "DEL c1"]
 
 
 def bridge(**fields):
