@@ -25,10 +25,10 @@ VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 LIFE = ["VERSION", "STATUS", "ADD c1", "CHECK c1", "ADD c1", "DEL c1", "DEL c1", "GC"]
 SHORT = ["ADD c1", "CHECK c1", "DEL c1", "DEL c1"]
 FAILS = ["ADD c1", "DEL c1", "DEL c1"]
-# An outside machine, reached through the host's interface "up".
+# An outside machine, reached through the host's interface "wan".
 OUTSIDE = [
-    "ip link add up type veth peer name eth0 netns out && ip link set up up",
-    "ip addr add 198.51.100.1/24 dev up && ip -6 addr add 2001:db8:99::1/64 dev up nodad",
+    "ip link add wan type veth peer name eth0 netns out && ip link set wan up",
+    "ip addr add 198.51.100.1/24 dev wan && ip -6 addr add 2001:db8:99::1/64 dev wan nodad",
     "ip -n out link set eth0 up && ip -n out addr add 198.51.100.2/24 dev eth0 && ip -n out route add default via 198.51.100.1",
     "ip -n out -6 addr add 2001:db8:99::2/64 dev eth0 nodad && ip -n out -6 route add default via 2001:db8:99::1",
 ]

@@ -148,8 +148,9 @@ IPAM = [
     scenario("bridge/ipam-no-gateway", fake(answer([("10.1.0.2/24", None)], [{"dst": "10.9.0.0/16"}]))),
     scenario("bridge/ipam-routes", fake(answer([("10.1.0.2/24", "10.1.0.1")], [
         {"dst": "0.0.0.0/0", "gw": "10.1.0.1"}, {"dst": "10.8.0.0/16", "gw": "10.1.0.9"}, {"dst": "10.7.0.0/16", "priority": 77},
-        {"dst": "10.6.0.0/16", "table": 100}, {"dst": "10.1.0.5/32", "scope": 253, "gw": "10.1.0.1"}, {"dst": "10.5.0.0/16", "mtu": 1300, "advmss": 1200}])), version="1.1.0"),
+        {"dst": "10.6.0.0/16", "table": 100}, {"dst": "10.5.0.0/16", "mtu": 1300, "advmss": 1200}])), version="1.1.0"),
     scenario("bridge/ipam-scope-link", fake(answer([("10.1.0.2/24", None)], [{"dst": "10.1.0.1/32", "scope": 253}])), FAILS),
+    scenario("bridge/ipam-scope-universe", fake(answer([("10.1.0.2/24", "10.1.0.1")], [{"dst": "10.9.0.0/16", "scope": 0}]))),
     scenario("bridge/ipam-route-twice", fake(answer([("10.1.0.2/24", None)], [{"dst": "10.9.0.0/16"}, {"dst": "10.9.0.0/16"}])), FAILS),
     scenario("bridge/ipam-routes-v6", fake(answer([("fd01::2/64", "fd01::1")], [{"dst": "::/0"}, {"dst": "fd09::/64", "gw": "fd01::9", "priority": 5}, {"dst": "fd08::/64", "table": 100}]))),
     scenario("bridge/ipam-interface-index", fake({"cniVersion": "1.0.0", "interfaces": [{"name": "x"}], "ips": [{"address": "10.1.0.2/24", "interface": 0}]})),
