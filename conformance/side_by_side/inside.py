@@ -5,6 +5,7 @@
 JOB is {"scenario": ..., "bins": {"a": DIR, "b": DIR}, "by": RULE}; RULE says
 which set of plugins does a step (see `chooser`).
 """
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -62,6 +63,9 @@ class Run:
             return {"output": p.stdout if step.get("show") else ""}
         if "connect" in step:
             return {"traffic": traffic.connect(step["connect"])}
+        if "parallel" in step:
+            with concurrent.futures.ThreadPoolExecutor(len(step["parallel"])) as pool:
+                return {"calls": sum((r["calls"] for r in pool.map(self._step, map(expand, step["parallel"]))), [])}
         caller = self.callers[self.choose(step)]
         if "call" in step:
             env = caller.environment(step["do"], step)
@@ -95,6 +99,8 @@ def title(step):
     """A short name for a step in reports."""
     if "sh" in step:
         return "sh " + step["sh"]
+    if "parallel" in step:
+        return "all at once: " + ", ".join(map(title, map(expand, step["parallel"])))
     if "connect" in step:
         return "connect %(from)s to %(to)s:%(port)s" % step["connect"]
     return " ".join(filter(None, (step["do"], step.get("call"), step["c"], step["if"], step.get("conf"))))

@@ -16,7 +16,8 @@ A step is "VERB container [ifname]" or a dictionary with do, c, if, and
 optionally id, netns, env (None removes a variable), conf (label), caps, add
 (keys put into every plugin's configuration); `call` and `stdin` run one plugin
 with that very text. {"sh": command, "in": namespace} runs a command,
-{"connect": {...}} sends packets (traffic.py).
+{"connect": {...}} sends packets (traffic.py), {"parallel": [steps]} does steps at
+the same time.
 """
 import importlib
 import pkgutil
@@ -61,6 +62,8 @@ def _containers(steps):
         if isinstance(step, str):
             words = step.split()
             yield words[1] if len(words) > 1 else "c1"
+        elif "parallel" in step:
+            yield from _containers(step["parallel"])
         elif "connect" in step:
             yield from {step["connect"]["from"], step["connect"]["server"]} - {"host"}
         elif "sh" in step:
