@@ -34,7 +34,7 @@ def state(namespaces, conntrack):
 def _namespace(ns, conntrack):
     out = _network()
     out["sysctl"] = _sysctls()
-    out["nft"] = _nft()
+    out["nft"] = nft()
     if ns == "host":
         out["vlans"] = json.loads(_run("bridge", "-j", "vlan", "show") or "[]")
         out["iptables"] = _iptables("iptables-save")
@@ -145,7 +145,7 @@ def _iptables(program):
     return out
 
 
-def _nft():
+def nft():
     """Tables that are not iptables': {family table: {"": table, chain: ..., "chain rules": [...]}}."""
     out = {}
     for entry in json.loads(_run("nft", "-j", "list", "ruleset") or '{"nftables": []}')["nftables"]:
