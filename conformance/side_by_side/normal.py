@@ -28,6 +28,7 @@ def record(steps, scenario):
     fixed = json.dumps(scenario)
     text = _rename(json.dumps(steps), fixed)
     out = json.loads(_name_macs(text, json.loads(text), fixed))
+    _float_bridges(out)
     for step in out:
         for call in step.get("calls", []):
             if "stderr" in call:
@@ -50,15 +51,42 @@ def _rename(text, fixed):
 def _name_macs(text, steps, fixed):
     """Random MACs by the link that had them first, so that "the same one" stays visible."""
     names = {}
-    for step in steps:
-        for namespace, part in step.get("state", {}).items():
-            for link in part["links"] if namespace != "files" else ():
+    # Bridges last: one without a gateway takes the lowest MAC of its ports, whichever that is.
+    for bridges in (False, True):
+        for namespace, link in _links(steps):
+            if _is_bridge(link) == bridges:
                 names.setdefault(link.get("address"), "MAC(%s/%s)" % (namespace, link["ifname"]))
 
     def new(m):
         mac = m.group(0)
         return mac if mac in FIXED_MACS or mac in fixed else names.get(mac, "MAC(?)")
     return MAC.sub(new, text)
+
+
+def _links(steps):
+    """(namespace, link) of all steps, in order."""
+    for step in steps:
+        for namespace, part in step.get("state", {}).items():
+            for link in part["links"] if namespace != "files" else ():
+                yield namespace, link
+
+
+def _is_bridge(link):
+    return link.get("linkinfo", {}).get("info_kind") == "bridge"
+
+
+def _float_bridges(steps):
+    """A bridge's MAC that is a port's: which port's is chance, in the state and in results."""
+    bridges = {link["ifname"] for _, link in _links(steps) if _is_bridge(link)}
+    for _, link in _links(steps):
+        if _is_bridge(link) and "VETH" in link["address"]:
+            link["address"] = "MAC(a port)"
+    for step in steps:
+        for call in step.get("calls", []):
+            for document in call["stdout"]:
+                for interface in document.get("interfaces") or () if isinstance(document, dict) else ():
+                    if isinstance(interface, dict) and interface.get("name") in bridges and "VETH" in interface.get("mac", ""):
+                        interface["mac"] = "MAC(a port)"
 
 
 def _namespace(part):
