@@ -25,7 +25,7 @@ fn call(net: &Sandbox, by: By, verb: &str, conf: &Value) -> (i32, Value) {
     if by == By::Ours {
         let outcome = net
             .call("firewall", verb, &conf.to_string())
-            .env("CNI_CONTAINERID", "cont1")
+            .env("CNI_CONTAINERID", container(conf))
             .env("CNI_NETNS", "/proc/1/ns/net")
             .env("CNI_IFNAME", "eth0")
             .run();
@@ -33,14 +33,19 @@ fn call(net: &Sandbox, by: By, verb: &str, conf: &Value) -> (i32, Value) {
     }
     let mut command = Command::new(reference().expect("asked before"));
     command
-        .envs([("CNI_COMMAND", verb), ("CNI_CONTAINERID", "cont1"), ("CNI_NETNS", "/proc/1/ns/net")])
-        .envs([("CNI_IFNAME", "eth0"), ("CNI_PATH", "/nowhere")])
+        .envs([("CNI_COMMAND", verb), ("CNI_NETNS", "/proc/1/ns/net"), ("CNI_IFNAME", "eth0")])
+        .envs([("CNI_CONTAINERID", container(conf).as_str()), ("CNI_PATH", "/nowhere")])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let mut child = net.netns().run(|| command.spawn()).unwrap().unwrap();
     child.stdin.take().unwrap().write_all(conf.to_string().as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     (output.status.code().unwrap_or(-1), serde_json::from_slice(&output.stdout).unwrap_or(Value::Null))
+}
+
+/// A container for each address.
+fn container(conf: &Value) -> String {
+    conf["prevResult"]["ips"][0]["address"].as_str().unwrap_or("none").replace(['/', ':'], "-")
 }
 
 /// What `iptables-save` of both families shows, and how nft sees the same rules.
