@@ -3,6 +3,7 @@
 
 use crate::batch::{Position, RuleId, TableRef};
 use crate::error::{Error, Result};
+use crate::kernel::expr::Expr;
 use crate::kernel::message::{ChainName, Messages, NewRule};
 use crate::kernel::socket::{Refusal, Socket};
 use crate::plan::{Action, AnyRule, Listed, Reader, Step, Uses, Wanted};
@@ -37,13 +38,13 @@ impl Reader for Socket {
 }
 
 /// Commits the steps if the ruleset still is of this generation; false if it is not.
-pub(crate) fn commit(socket: &mut Socket, generation: u32, steps: &[Step]) -> Result<bool> {
+pub(crate) fn commit(socket: &mut Socket, generation: u32, steps: &[Step], form: xt::Form) -> Result<bool> {
     let count = u32::try_from(steps.len()).unwrap_or(u32::MAX).saturating_add(2);
     let first = socket.sequence(count);
     let mut messages = Messages::new(first);
     messages.begin(generation);
     for (table, action) in steps {
-        push(&mut messages, table, action)?;
+        push(&mut messages, table, action, form)?;
     }
     messages.end();
     let refusals = socket.transact(&messages.into_bytes())?;
@@ -67,12 +68,16 @@ fn failure(refusal: Refusal, first: u32, steps: &[Step]) -> Error {
     refusal.into_error(operation)
 }
 
-fn push(messages: &mut Messages, table: &TableRef, action: &Action) -> Result<()> {
+fn push(messages: &mut Messages, table: &TableRef, action: &Action, form: xt::Form) -> Result<()> {
     let family = table.family();
     match action {
         Action::AddTable { comment } => messages.new_table(family, table.name(), comment.as_deref()),
         Action::AddChain(chain) => messages.new_chain(family, table.name(), chain),
-        Action::AddRule { chain, rule, at } => push_rule(messages, table, chain, (rule, *at))?,
+        Action::AddRule { chain, rule, at } => {
+            let encoded = encode(table, rule, form)?;
+            let at_head = *at == Position::Head;
+            messages.new_rule(chain_name(table, chain), &encoded.as_message(at_head));
+        }
         Action::DeleteRule { chain, id: RuleId::Handle(handle) } => {
             messages.delete_rule(chain_name(table, chain), Some(*handle));
         }
@@ -83,24 +88,29 @@ fn push(messages: &mut Messages, table: &TableRef, action: &Action) -> Result<()
     Ok(())
 }
 
-fn push_rule(
-    messages: &mut Messages,
-    table: &TableRef,
-    chain: &str,
-    (rule, at): (&AnyRule, Position),
-) -> Result<()> {
+struct Encoded<'a> {
+    exprs: Vec<Expr<'static>>,
+    compat: Option<(u8, bool)>,
+    comment: Option<&'a str>,
+}
+
+impl Encoded<'_> {
+    fn as_message(&self, at_head: bool) -> NewRule<'_> {
+        NewRule { exprs: &self.exprs, compat: self.compat, comment: self.comment, at_head }
+    }
+}
+
+fn encode<'a>(table: &TableRef, rule: &'a AnyRule, form: xt::Form) -> Result<Encoded<'a>> {
     let (exprs, compat, comment) = match (rule, table) {
         (AnyRule::Xt(rule), TableRef::Xt(family, _)) => {
             let canon = Canon::of(rule).ok_or_else(|| unencodable(rule.to_args().join(" ")))?;
-            (xt::encode(&canon, *family), canon.protocol, None)
+            (xt::encode(&canon, *family, form), canon.protocol, None)
         }
         (AnyRule::Nft(rule), _) => (nft::encode(rule, table.family()), None, rule.comment.as_deref()),
         (AnyRule::Xt(_), TableRef::Nft(..)) => (None, None, None),
     };
     let exprs = exprs.ok_or_else(|| unencodable(format!("{rule:?}")))?;
-    let rule = NewRule { exprs: &exprs, compat, comment, at_head: at == Position::Head };
-    messages.new_rule(chain_name(table, chain), &rule);
-    Ok(())
+    Ok(Encoded { exprs, compat, comment })
 }
 
 fn unencodable(value: String) -> Error {

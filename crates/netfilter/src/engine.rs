@@ -8,7 +8,7 @@ use crate::batch::{Batch, Change, Op, RuleInfo, TableRef};
 use crate::commit::commit;
 use crate::error::{Error, Result};
 use crate::exec::{self, Tool};
-use crate::flavour::Flavour;
+use crate::flavour::{Flavour, form_of_host};
 use crate::kernel::socket::Socket;
 use crate::plan::{AnyRule, Reader, Step, Wanted, plan};
 use crate::xt::{self, Canon};
@@ -48,6 +48,7 @@ pub struct Engine {
     choice: Choice,
     path: OsString,
     flavour: Option<Flavour>,
+    form: Option<xt::Form>,
     socket: Option<Socket>,
 }
 
@@ -73,7 +74,7 @@ impl Engine {
     /// the network namespace of the calling thread and keeps it.
     #[must_use]
     pub fn open(choice: Choice, path: &OsStr) -> Self {
-        Self { choice, path: path.to_owned(), flavour: None, socket: None }
+        Self { choice, path: path.to_owned(), flavour: None, form: None, socket: None }
     }
 
     /// The flavour of the host's `iptables`, found without starting it.
@@ -197,12 +198,13 @@ impl Engine {
         if changes.is_empty() {
             return Ok(());
         }
+        let form = self.form(changes);
         let socket = self.socket()?;
         let mut pause = FIRST_PAUSE;
         for _ in 0..ATTEMPTS {
             let generation = socket.generation()?;
             let steps = plan(changes, socket)?;
-            if steps.is_empty() || commit(socket, generation, &steps)? {
+            if steps.is_empty() || commit(socket, generation, &steps, form)? {
                 return Ok(());
             }
             std::thread::sleep(pause);
@@ -228,6 +230,14 @@ impl Engine {
         exec::run_nft(&self.path, &steps)
     }
 
+    /// How the host's iptables wants to read rules; asked for only if there are any.
+    fn form(&mut self, changes: &[&Change]) -> xt::Form {
+        if !changes.iter().any(|change| matches!(change, Change::Xt { .. })) {
+            return xt::Form::Native;
+        }
+        *self.form.get_or_insert_with(|| form_of_host(&self.path))
+    }
+
     fn tool(&self, family: xt::Family) -> Tool {
         Tool::new(&self.path, family)
     }
@@ -244,7 +254,9 @@ impl Engine {
 fn needs_tool(change: &Change) -> bool {
     match change {
         Change::Xt { family, op, .. } => {
-            let native = |rule| Canon::of(rule).and_then(|canon| xt::encode(&canon, *family)).is_some();
+            let native = |rule| {
+                Canon::of(rule).and_then(|canon| xt::encode(&canon, *family, xt::Form::Native)).is_some()
+            };
             rule_of(op).is_some_and(|rule| !native(rule))
         }
         Change::Nft { op, .. } => rule_of(op).is_some_and(crate::nft::Rule::is_raw),

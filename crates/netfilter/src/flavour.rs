@@ -4,6 +4,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use crate::xt::Form;
+
 /// The flavour of the host's `iptables`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
@@ -27,6 +29,27 @@ impl Flavour {
     }
 }
 
+/// The form in which the host's `iptables` reads ports and marks. The version is looked for in the program file, which
+/// costs less than a tenth of starting it; a wrapper that does not tell gets the form that every version reads.
+pub(crate) fn form_of_host(path: &OsStr) -> Form {
+    let Some(tool) = find_tool("iptables", path) else { return Form::Native };
+    let program = std::fs::read(tool).unwrap_or_default();
+    match version_in(&program) {
+        Some(version) if version >= (1, 8, 8) => Form::Native,
+        Some(_) | None => Form::Extension,
+    }
+}
+
+/// The version in the strings of an `xtables-nft-multi`: one that starts with `1.8.9` or the like.
+fn version_in(program: &[u8]) -> Option<(u32, u32, u32)> {
+    const START: &[u8] = b"\x001.";
+    let at = program.windows(START.len()).position(|window| window == START)?;
+    let rest = program.get(at + 1..)?;
+    let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
+    let mut numbers = std::str::from_utf8(rest.get(..end)?).ok()?.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
 /// The first executable file of that name in `path`.
 pub(crate) fn find_tool(name: &str, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| is_executable(file))
@@ -35,4 +58,61 @@ pub(crate) fn find_tool(name: &str, path: &OsStr) -> Option<PathBuf> {
 fn is_executable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Flavour, Form, form_of_host, version_in};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::PathBuf;
+
+    /// A folder with `iptables` linked twice, as Debian's alternatives do, to a program of that name and content.
+    fn host(name: &str, program: &str, content: &[u8]) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("cnibox-flavour-{}-{name}", std::process::id()));
+        let (bin, lib) = (folder.join("bin"), folder.join("lib"));
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::create_dir_all(&lib).unwrap();
+        std::fs::write(lib.join(program), content).unwrap();
+        std::fs::set_permissions(lib.join(program), std::fs::Permissions::from_mode(0o755)).unwrap();
+        symlink(lib.join(program), lib.join("alternative")).unwrap();
+        symlink(lib.join("alternative"), bin.join("iptables")).unwrap();
+        folder
+    }
+
+    #[test]
+    fn flavour_is_that_of_the_link_target() {
+        for (program, flavour) in [
+            ("xtables-nft-multi", Flavour::NfTables),
+            ("xtables-legacy-multi", Flavour::Legacy),
+            ("xtables-multi", Flavour::Legacy),
+        ] {
+            let folder = host(program, program, b"");
+            assert_eq!(Flavour::of_host(folder.join("bin").as_os_str()), flavour);
+            std::fs::remove_dir_all(folder).unwrap();
+        }
+        assert_eq!(Flavour::of_host("/nonexistent:/proc/self/fdinfo".as_ref()), Flavour::Missing);
+    }
+
+    #[test]
+    fn form_follows_the_version() {
+        for (content, form) in [
+            (b"ELF\0help\x001.8.9\0Usage".as_slice(), Form::Native),
+            (b"\x001.8.13\0", Form::Native),
+            (b"\x001.8.8 (nf_tables)\0", Form::Native),
+            (b"help\x001.8.7\0Usage", Form::Extension),
+            (b"#!/bin/sh\nexec something\n", Form::Extension),
+        ] {
+            let folder = host(&format!("form-{}", content.len()), "xtables-nft-multi", content);
+            assert_eq!(form_of_host(folder.join("bin").as_os_str()), form);
+            std::fs::remove_dir_all(folder).unwrap();
+        }
+        assert_eq!(form_of_host("/nonexistent".as_ref()), Form::Native);
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert_eq!(version_in(b"\x001.10.2\0"), Some((1, 10, 2)));
+        assert!(version_in(b"\x001.8.10\0") > version_in(b"\x001.8.9\0"));
+        assert_eq!(version_in(b"1.8.9"), None);
+    }
 }

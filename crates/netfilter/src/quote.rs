@@ -36,3 +36,49 @@ pub(crate) fn split_words(line: &str) -> Vec<String> {
     words.extend(word);
     words
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{quote, split_words};
+
+    #[test]
+    fn quoted_words_come_back_whole() {
+        for word in [
+            "plain",
+            "a b",
+            "say \"x\"",
+            "back\\slash",
+            "\\\"",
+            "",
+            "tick'`$(x)",
+            "name: \"n\" id: \"i\"",
+            "#x",
+        ] {
+            let line = format!("-A {} next", quote(word).unwrap());
+            assert_eq!(split_words(&line), ["-A", word, "next"], "{line}");
+        }
+    }
+
+    #[test]
+    fn words_that_need_no_quotes_stay_bare() {
+        for word in ["-A", "10.0.0.0/8", "0x2000/0x2000", "[fd00::1]:80", "RELATED,ESTABLISHED", "!"] {
+            assert_eq!(quote(word).unwrap(), word);
+        }
+        assert_eq!(quote("a \"b\" \\").unwrap(), r#""a \"b\" \\""#);
+    }
+
+    #[test]
+    fn line_ends_are_refused() {
+        for word in ["a\nCOMMIT", "a\rb", "a\0b", "\t"] {
+            assert!(quote(word).is_err(), "{word:?}");
+        }
+    }
+
+    #[test]
+    fn listings_of_the_tool_are_split() {
+        let line = r#"-A CNI-A -m comment --comment "name: \"my net\" id: \"c1\"" -j ACCEPT"#;
+        let words =
+            ["-A", "CNI-A", "-m", "comment", "--comment", "name: \"my net\" id: \"c1\"", "-j", "ACCEPT"];
+        assert_eq!(split_words(line), words);
+    }
+}

@@ -15,10 +15,12 @@ mod error;
 mod link;
 mod mac;
 mod monitor;
+mod qdisc;
 mod route;
 mod rtnl;
 mod rule;
 mod socket;
+mod tun;
 
 pub use addr::{Addr, AddrSpec, Family};
 pub use bridge::{BridgePort, BridgeVlan};
@@ -30,7 +32,9 @@ pub use link::{
 };
 pub use mac::{InvalidMac, Mac};
 pub use monitor::{Monitor, Settled, Waited};
+pub use qdisc::Tbf;
 pub use route::{NextHop, Route, RouteSpec, TABLE_LOCAL, TABLE_MAIN};
 pub use rtnl::Rtnl;
 pub use rule::{Rule, RuleSpec};
 pub use socket::{Multicast, Protocol, Socket};
+pub use tun::{TapSpec, link_add_tap};

@@ -34,7 +34,12 @@ impl Rtnl {
 
     /// Sends a request that is answered by one message.
     pub(crate) fn ask<M: Message>(&mut self, message: M) -> Result<M, Error> {
-        self.send(message, NLM_F_REQUEST)?;
+        self.ask_with(message, 0)
+    }
+
+    /// As [`Rtnl::ask`], with more flags.
+    pub(crate) fn ask_with<M: Message>(&mut self, message: M, flags: u16) -> Result<M, Error> {
+        self.send(message, NLM_F_REQUEST | flags)?;
         self.replies::<M>()?.messages.pop().ok_or(Error::NoAnswer)
     }
 
@@ -169,16 +174,11 @@ mod tests {
 
     use super::*;
 
-    /// A refused request, as Linux 6.12 answers `ip link set br1 master br0` on a socket with `NETLINK_CAP_ACK`.
-    const LOOP: &[u8] = &[
-        0x50, 0, 0, 0, 2, 0, 0, 3, 7, 0, 0, 0, 1, 0, 0,
-        0, // header: NLMSG_ERROR, CAPPED | ACK_TLVS, sequence 7
-        0xd8, 0xff, 0xff, 0xff, // -ELOOP
-        0x28, 0, 0, 0, 0x13, 0, 5, 0, 7, 0, 0, 0, 0, 0, 0, 0, // header of the request
-        0x2b, 0, 1, 0, b'C', b'a', b'n', b' ', b'n', b'o', b't', b' ', b'e', b'n', b's', b'l', b'a', b'v',
-        b'e', b' ', b'a', b' ', b'b', b'r', b'i', b'd', b'g', b'e', b' ', b't', b'o', b' ', b'a', b' ', b'b',
-        b'r', b'i', b'd', b'g', b'e', b's', 0, 0, 0,
-    ];
+    /// What Linux 6.18 answers to `ip link set br1 master br0` on a socket with `NETLINK_CAP_ACK` (port number changed).
+    const LOOP: &[u8] = b"\x50\0\0\0\x02\0\0\x03\x07\0\0\0\x01\0\0\0\
+        \xd8\xff\xff\xff\
+        \x28\0\0\0\x13\0\x05\0\x07\0\0\0\0\0\0\0\
+        \x29\0\x01\0Can not enslave a bridge to a bridge\0\0\0\0";
 
     fn take(datagram: &[u8]) -> Result<bool, Error> {
         let packet = packets::<RouteNetlinkMessage>(datagram).next().unwrap()?;
@@ -189,7 +189,7 @@ mod tests {
     fn refusals_keep_errno_and_the_kernels_text() {
         let error = take(LOOP).unwrap_err();
         assert_eq!(error.errno(), Some(libc::ELOOP));
-        assert_eq!(error.kernel_text(), Some("Can not enslave a bridge to a bridges"));
+        assert_eq!(error.kernel_text(), Some("Can not enslave a bridge to a bridge"));
     }
 
     #[test]

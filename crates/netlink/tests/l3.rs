@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Addresses, routes and rules in the running kernel.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of tests may panic")]
+
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Links, bridge ports and waiting for them, in the running kernel.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of tests may panic")]
+
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -231,6 +233,29 @@ fn waiting_for_a_port_that_disappears_is_an_error() {
         let waited = monitor.wait_link(&mut host, veth0, deadline, |_| false);
         other_end.join().unwrap();
         assert!(matches!(waited, Err(Error::LinkNotFound)));
+    });
+}
+
+#[test]
+fn lost_notifications_are_made_up_for() {
+    sandbox(|net| {
+        let pod = net.container();
+        let (mut inside, eth0, mut host, veth0) = veth(net, &pod);
+        let mut monitor = Monitor::links().unwrap();
+        host.link_set_up(veth0).unwrap();
+        // Many times what fits the socket's queue.
+        for number in 0..2000 {
+            host.link_set_alias(veth0, &format!("flood {number}")).unwrap();
+        }
+        let other_end = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            inside.link_set_up(eth0).unwrap();
+        });
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let up = |link: &cnibox_netlink::Link| link.operstate == OperState::Up;
+        let waited = monitor.wait_link(&mut host, veth0, deadline, up).unwrap();
+        other_end.join().unwrap();
+        assert!(matches!(waited, Waited::Reached(link) if link.alias.as_deref() == Some("flood 1999")));
     });
 }
 

@@ -142,12 +142,18 @@ impl Sys<'_> {
         {
             return Err(failure.into());
         }
-        if let Err(error) = self.delegate(Verb::Del, plugin) {
-            let mut failure = Failure::from(failure);
-            failure.add_details(&format!("undo: {error}"));
-            return Err(failure);
+        let undone = self.delegate(Verb::Del, plugin);
+        if reserved.is_some() && undone.is_ok() {
+            return Ok(self.delegate_add(plugin, version)?);
         }
-        if reserved.is_some() { Ok(self.delegate_add(plugin, version)?) } else { Err(failure.into()) }
+        let mut failure = Failure::from(failure);
+        // A configuration that the plugin cannot read fails ADD and DEL alike; once is enough.
+        if let Err(error) = undone.map_err(Failure::from)
+            && error != failure
+        {
+            failure.add_details(&format!("undo: {error}"));
+        }
+        Err(failure)
     }
 
     fn pod_has_address(&mut self, address: IpAddr) -> Result<bool, Failure> {

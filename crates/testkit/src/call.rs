@@ -46,13 +46,14 @@ impl Sandbox {
         call.env("CNI_COMMAND", verb).env("CNI_PATH", self.cni_path())
     }
 
-    /// A directory with all plugins: links to the binary under test, or the directory that `CNIBOX_BIN` names.
+    /// A directory with all plugins: `bin` in [`Sandbox::dir`], if the test made that itself; else the directory that
+    /// `CNIBOX_BIN` names; else links to the binary under test.
     pub fn cni_path(&self) -> PathBuf {
+        let dir = self.dir().join("bin");
         let binary = binary();
-        if binary.is_dir() {
+        if binary.is_dir() && !dir.exists() {
             return binary;
         }
-        let dir = self.dir().join("bin");
         if std::fs::create_dir(&dir).is_ok() {
             for plugin in PLUGINS {
                 symlink(&binary, dir.join(plugin)).expect("link a plugin");

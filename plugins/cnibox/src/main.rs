@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every CNI reference plugin in one executable: the plugin is chosen by `argv[0]`, else by the first argument.
-//! The one place that knows all plugins, reads the process's environment and streams, and exits.
+//! Everything else is a command for people. The one place that knows all plugins, reads the process's environment and
+//! streams, and exits.
 
-use std::ffi::OsStr;
+mod operator;
+
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use cnibox_harness::{Plugin, run};
+use cnibox_harness::{BUILD_VERSION, Plugin, run};
 use cnibox_spec::{Code, ErrorObject, print_error};
 use cnibox_sys::{Entry, Env, Host, Registry};
+
+use operator::Console;
 
 /// The only list of plugins in the repository, sorted by name.
 macro_rules! plugins {
@@ -18,31 +23,41 @@ macro_rules! plugins {
     };
 }
 
-plugins![
     cnibox_bridge::Bridge,
     cnibox_firewall::Firewall,
     cnibox_loopback::Loopback,
     cnibox_portmap::Portmap,
 ];
+plugins![
+plugins![cnibox_bridge::Bridge, cnibox_host_local::HostLocal, cnibox_loopback::Loopback,];
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(report_panic));
     let args: Vec<_> = std::env::args_os().collect();
     let registry = Registry(PLUGINS);
-    let called = args.first().and_then(|arg| plugin_named(registry, arg));
-    if let Some(entry) = called {
-        return serve(registry, entry);
-    }
-    match args.get(1).and_then(|arg| plugin_named(registry, arg)) {
+    let own_name = args.first().and_then(|path| Path::new(path).file_name());
+    let first = args.get(1).map(OsString::as_os_str);
+    match [own_name, first].into_iter().flatten().find_map(|name| plugin_named(registry, name)) {
         Some(entry) => serve(registry, entry),
-        None => ExitCode::FAILURE,
+        None => operate(args.get(1..).unwrap_or_default()),
     }
 }
 
-/// The plugin that a path's last component names, also in the form that BuildKit looks for.
-fn plugin_named(registry: Registry, arg: &OsStr) -> Option<Entry> {
-    let name = Path::new(arg).file_name()?.to_str()?;
+/// The plugin of exactly this name, also in the form that BuildKit looks for.
+fn plugin_named(registry: Registry, name: &OsStr) -> Option<Entry> {
+    let name = name.to_str()?;
     registry.find(name.strip_prefix("buildkit-cni-").unwrap_or(name))
+}
+
+fn operate(args: &[OsString]) -> ExitCode {
+    let mut console = Console {
+        out: &mut std::io::stdout().lock(),
+        err: &mut std::io::stderr().lock(),
+        env: std::env::vars_os().collect(),
+        plugins: PLUGINS.iter().map(|(name, _)| *name).collect(),
+        version: BUILD_VERSION,
+    };
+    ExitCode::from(operator::run(args, &mut console))
 }
 
 fn serve(registry: Registry, entry: Entry) -> ExitCode {
@@ -65,4 +80,35 @@ fn report_panic(info: &std::panic::PanicHookInfo<'_>) {
         ErrorObject { code: Code::INTERNAL, msg: format!("cnibox defect: {info}"), details: String::new() };
     let _ = std::io::stdout().write_all(print_error(&object).as_bytes());
     std::process::exit(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Vec<&'static str> {
+        PLUGINS.iter().map(|(name, _)| *name).collect()
+    }
+
+    #[test]
+    fn the_table_is_sorted_without_duplicates_and_has_every_plugin() {
+        let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let folders = std::fs::read_dir(plugins).unwrap().map(|entry| entry.unwrap().path());
+        let mut folders: Vec<_> = folders.filter(|path| path.join("Cargo.toml").is_file()).collect();
+        folders.sort();
+        let folders: Vec<_> =
+            folders.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names(), folders.into_iter().filter(|name| *name != "cnibox").collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn only_exact_names_are_plugins() {
+        let registry = Registry(PLUGINS);
+        for name in ["loopback", "buildkit-cni-loopback"] {
+            assert!(plugin_named(registry, OsStr::new(name)).is_some(), "{name}");
+        }
+        for name in ["", "cnibox", "my-loopback", "loopback2", "Loopback", "/bin/loopback", "buildkit-cni-"] {
+            assert!(plugin_named(registry, OsStr::new(name)).is_none(), "{name}");
+        }
+    }
 }

@@ -1,2 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host-local CNI plugin
+//! The `host-local` plugin: addresses from ranges in the configuration, reserved in files on this host.
+//!
+//! State, results and texts are the reference's, so that it may take turns with this plugin on the same network, call
+//! by call. What is different: a reservation is never visible before it is complete, and what a crash left empty is
+//! reclaimed; no call costs more because there are more reservations (`index.rs`); DEL and CHECK make no directories;
+//! a failed ADD releases what it reserved and nothing older; a lock that is never given back ends in an error of code
+//! 11; GC and STATUS; the owner of a contested address is in the error's details.
+//!
+//! Options of `ipam` beyond the reference's, all off by default:
+//!
+//! * `exclude`, a list of addresses and networks in CIDR notation: never handed out, and refused when asked for.
+//!   Reservations that exist are not touched.
+//! * `sticky`, a boolean: an attachment (container and interface) that comes back gets the address that it had last,
+//!   while it is free. Addresses are remembered in the file `sticky` beside the reservations, for about 65,000
+//!   attachments (`sticky.rs`).
+//! * `reclaimOnBoot`, a boolean: reservations from before the host's last boot are released by ADD, STATUS and GC. For
+//!   runtimes whose containers do not survive a boot. The boot is noted in the file `boot_id` beside the reservations
+//!   (`boot.rs`).
+
+mod allocate;
+mod boot;
+mod catalog;
+mod config;
+mod error;
+mod files;
+mod fnv;
+mod index;
+mod lock;
+mod range;
+mod resolv;
+mod scan;
+mod status;
+mod sticky;
+mod store;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_spec::CniResult;
+use cnibox_sys::{Failure, Sys};
+
+use crate::allocate::{Attached, allocate};
+pub use crate::config::Config;
+use crate::error::NothingAllocated;
+use crate::store::{Store, Terms};
+
+/// The plugin.
+pub struct HostLocal;
+
+impl Plugin for HostLocal {
+    const NAME: &'static str = "host-local";
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        Ok(Config::load(input)?)
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, _: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        add(&request.config, &Attached::new(&request.args.container, &request.args.ifname), &Terms::of_host())
+    }
+
+    fn del(request: &Request<'_, Config, DelArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+        del(&request.config, &Attached::new(&request.args.container, &request.args.ifname), &Terms::of_host())
+    }
+
+    fn check(request: &Request<'_, Config, CheckArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+        check(
+            &request.config,
+            &Attached::new(&request.args.container, &request.args.ifname),
+            &Terms::of_host(),
+        )
+    }
+
+    fn status(request: &Request<'_, Config, ()>, _: &mut Sys<'_>) -> Result<(), Failure> {
+        status::status(&request.config, &Terms::of_host())
+    }
+
+    /// Looks at every reservation of the network: GC is rare, and the list of the living is as long.
+    fn gc(request: &Request<'_, Config, GcArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+        let opened = Store::open_if_present(&request.config.state, &Terms::of_host())?;
+        let Some(mut store) = opened else { return Ok(()) };
+        let reclaimed = reclaim(&mut store, &request.config);
+        let retained = store.retain(&request.args.valid).map_err(Failure::from);
+        store.close();
+        Failure::collect(reclaimed.err().into_iter().chain(retained.err()))
+    }
+}
+
+/// Reserves the attachment's addresses.
+fn add(config: &Config, attached: &Attached, terms: &Terms) -> Result<CniResult, Failure> {
+    let dns = config.resolv_conf.as_deref().map(resolv::read).transpose()?.unwrap_or_default();
+    let mut store = Store::ensure(&config.state, terms)?;
+    let allocated = reclaim(&mut store, config)
+        .and_then(|()| allocate(&mut store, config, attached).map_err(|error| error.into_failure()));
+    store.close();
+    Ok(CniResult { ips: allocated?, routes: config.routes.clone(), dns, ..CniResult::default() })
+}
+
+/// Releases the attachment's addresses, whatever the ranges are by now. Records of the bare container count only when
+/// there is none of the attachment.
+fn del(config: &Config, attached: &Attached, terms: &Terms) -> Result<(), Failure> {
+    let Some(mut store) = Store::open_if_present(&config.state, terms)? else { return Ok(()) };
+    let released = match store.release_all(&attached.owner) {
+        Ok(0) => store.release_all(&attached.bare).map(drop),
+        released => released.map(drop),
+    };
+    store.close();
+    Ok(released?)
+}
+
+/// Finds out whether any address is the attachment's.
+fn check(config: &Config, attached: &Attached, terms: &Terms) -> Result<(), Failure> {
+    let nothing = || NothingAllocated(attached.bare.as_str().to_owned());
+    let mut store = Store::open_if_present(&config.state, terms)?.ok_or_else(nothing)?;
+    let found = match store.has(&attached.owner) {
+        Ok(false) => store.has(&attached.bare),
+        found => found,
+    };
+    store.close();
+    if found? { Ok(()) } else { Err(nothing().into()) }
+}
+
+/// Releases what the last boot left behind, where the operator wants that.
+fn reclaim(store: &mut Store, config: &Config) -> Result<(), Failure> {
+    if config.reclaim_on_boot {
+        store.reclaim_other_boots()?;
+    }
+    Ok(())
+}

@@ -93,6 +93,11 @@ impl<'a> Expr<'a> {
         }
     }
 
+    /// The chain that the expression jumps or goes to.
+    pub(crate) fn into_jump(self) -> Option<Cow<'a, str>> {
+        if let Self::Verdict(Verdict::Jump(chain) | Verdict::Goto(chain)) = self { Some(chain) } else { None }
+    }
+
     fn parse(name: &'a [u8], data: &'a [u8]) -> Option<Self> {
         let number = |kind| be32(data, kind);
         Some(match name {
@@ -268,7 +273,7 @@ pub(crate) fn push_address(
 ) {
     let op = if negated { CMP_NEQ } else { CMP_EQ };
     let whole = usize::from(prefix / 8);
-    let aligned = prefix % 8 == 0 && whole > 0;
+    let aligned = prefix.is_multiple_of(8) && whole > 0;
     let len = if aligned { whole } else { address.len() };
     let mask = prefix_mask(prefix, address.len());
     let data: Vec<u8> = address.iter().zip(&mask).map(|(byte, mask)| byte & mask).take(len).collect();

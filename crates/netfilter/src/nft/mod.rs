@@ -265,9 +265,12 @@ impl Rule {
     }
 
     pub(crate) fn jump(&self) -> Option<&str> {
-        self.statements.iter().find_map(|statement| match statement {
-            Statement::Jump(chain) | Statement::Goto(chain) => Some(chain.as_str()),
-            _ => None,
+        self.statements.iter().find_map(|statement| {
+            if let Statement::Jump(chain) | Statement::Goto(chain) = statement {
+                Some(chain.as_str())
+            } else {
+                None
+            }
         })
     }
 

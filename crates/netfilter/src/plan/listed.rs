@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::AnyRule;
 use crate::batch::{RuleId, RuleInfo};
-use crate::kernel::expr::{self, Expr, Verdict};
+use crate::kernel::expr::{self, Expr};
 use crate::kernel::tables::RawRule;
 use crate::nft::{self, Family};
 use crate::xt::{self, Canon};
@@ -36,10 +36,7 @@ impl Listed {
 
     pub(crate) fn jump(&self) -> Option<Cow<'_, str>> {
         match self {
-            Self::Raw { rule, .. } => expr::decode(&rule.exprs).find_map(|expr| match expr {
-                Expr::Verdict(Verdict::Jump(chain) | Verdict::Goto(chain)) => Some(chain),
-                _ => None,
-            }),
+            Self::Raw { rule, .. } => expr::decode(&rule.exprs).find_map(Expr::into_jump),
             Self::Words(words) => after(words, "-j").or_else(|| after(words, "-g")),
         }
     }
@@ -88,9 +85,9 @@ impl Wanted {
             AnyRule::Nft(_) => None,
         };
         let mut exprs = match rule {
-            AnyRule::Xt(_) => {
-                xt_family(family).zip(canon.as_ref()).and_then(|(family, canon)| xt::encode(canon, family))
-            }
+            AnyRule::Xt(_) => xt_family(family)
+                .zip(canon.as_ref())
+                .and_then(|(family, canon)| xt::encode(canon, family, xt::Form::Native)),
             AnyRule::Nft(rule) => nft::encode(rule, family),
         };
         if let Some(exprs) = &mut exprs {
@@ -162,11 +159,9 @@ fn xt_family(family: Family) -> Option<xt::Family> {
 }
 
 fn xt_comment(exprs: &[u8]) -> Option<Cow<'_, str>> {
-    expr::decode(exprs).find_map(|expr| match expr {
-        Expr::Match { name, info: Cow::Borrowed(info), .. } if name == "comment" => {
-            Some(String::from_utf8_lossy(expr::cut_nul(info)))
-        }
-        _ => None,
+    expr::decode(exprs).find_map(|expr| {
+        let Expr::Match { name, info: Cow::Borrowed(info), .. } = expr else { return None };
+        (name == "comment").then(|| String::from_utf8_lossy(expr::cut_nul(info)))
     })
 }
 

@@ -73,7 +73,14 @@ impl<'a> Reader<'a> {
             Expr::Verdict(verdict) => return Some(Some(verdict_target(verdict)?)),
             Expr::Masquerade { flags: 0 } => return Some(Some(Target::Masquerade)),
             Expr::Nat { kind: expr::NAT_DNAT, .. } => return Some(Some(self.native_dnat()?)),
-            _ => return None,
+            Expr::Counter => {}
+            Expr::SetMeta { .. }
+            | Expr::Bitwise { .. }
+            | Expr::Cmp { .. }
+            | Expr::Fib { .. }
+            | Expr::Nat { .. }
+            | Expr::Masquerade { .. }
+            | Expr::Other { .. } => return None,
         }
         Some(None)
     }
@@ -102,9 +109,13 @@ impl<'a> Reader<'a> {
                 Loaded::Field { base: base::NETWORK, offset, .. } => {
                     self.address(offset, data, expr::mask_prefix(mask)?, negated)
                 }
-                _ => None,
+                Loaded::Nothing
+                | Loaded::Meta(_)
+                | Loaded::Field { .. }
+                | Loaded::Masked(..)
+                | Loaded::FibType => None,
             },
-            _ => None,
+            Loaded::Nothing | Loaded::Meta(_) | Loaded::Field { .. } | Loaded::FibType => None,
         }
     }
 

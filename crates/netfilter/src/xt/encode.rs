@@ -2,7 +2,8 @@
 //! A rule as iptables-nft 1.8.9 writes it (iptables `iptables/nft-ipv4.c`, `nft-ipv6.c`, `nft.c`).
 //!
 //! Order: interfaces, protocol, source, destination, matches in command line order, counter, target. Addresses, ports of
-//! tcp and udp, and marks are native expressions; the rest are xt matches and targets in compatibility expressions.
+//! tcp and udp, and marks are native expressions; the rest are xt matches and targets in compatibility expressions. Tools
+//! before 1.8.8 wrote ports and marks as xt matches and do not see them in any other form, see [`Form`].
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -16,9 +17,18 @@ use crate::kernel::expr::{CMP_EQ, CMP_NEQ, Expr, REG_1, Verdict, base, meta};
 /// `IFNAMSIZ`
 const INTERFACE_SIZE: usize = 16;
 
+/// How ports and marks are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As native expressions: iptables 1.8.8 and later.
+    Native,
+    /// As xt matches, which every version reads.
+    Extension,
+}
+
 /// The expressions of the rule. `None` if the rule does not fit the family or iptables would refuse it; the tool then
 /// finds the words for it.
-pub(crate) fn encode(rule: &Canon, family: Family) -> Option<Vec<Expr<'static>>> {
+pub(crate) fn encode(rule: &Canon, family: Family, form: Form) -> Option<Vec<Expr<'static>>> {
     let mut exprs = Vec::with_capacity(12);
     interface(&mut exprs, meta::IIFNAME, rule.in_interface.as_ref())?;
     interface(&mut exprs, meta::OIFNAME, rule.out_interface.as_ref())?;
@@ -30,7 +40,7 @@ pub(crate) fn encode(rule: &Canon, family: Family) -> Option<Vec<Expr<'static>>>
     address(&mut exprs, family, source, rule.source)?;
     address(&mut exprs, family, destination, rule.destination)?;
     for extension in &rule.extensions {
-        push_extension(&mut exprs, extension)?;
+        push_extension(&mut exprs, extension, form)?;
     }
     exprs.push(Expr::Counter);
     exprs.push(target(&rule.target, family)?);
@@ -79,9 +89,12 @@ pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
     }
 }
 
-fn push_extension(exprs: &mut Vec<Expr<'static>>, extension: &Extension) -> Option<()> {
+fn push_extension(exprs: &mut Vec<Expr<'static>>, extension: &Extension, form: Form) -> Option<()> {
     match extension {
         Extension::Port(Protocol::Sctp, port) => exprs.push(xt_match("sctp", 0, layout::sctp(*port))),
+        Extension::Port(protocol, port) if form == Form::Extension => {
+            exprs.push(xt_match(protocol.name(), 0, layout::ports(*port)));
+        }
         Extension::Port(_, port) => {
             exprs.push(Expr::Payload { base: base::TRANSPORT, offset: 2, len: 2, dreg: REG_1 });
             exprs.push(compare(false, port.to_be_bytes().to_vec()));
@@ -90,6 +103,9 @@ fn push_extension(exprs: &mut Vec<Expr<'static>>, extension: &Extension) -> Opti
         Extension::Comment(text) => exprs.push(xt_match("comment", 0, layout::comment(text)?)),
         Extension::State(states) => exprs.push(xt_match("conntrack", 3, layout::conntrack(*states))),
         Extension::DestinationLocal => exprs.push(xt_match("addrtype", 1, layout::destination_local())),
+        Extension::Mark { value, mask, negated } if form == Form::Extension => {
+            exprs.push(xt_match("mark", 1, layout::mark_match(*value, *mask, *negated)));
+        }
         Extension::Mark { value, mask, negated } => {
             exprs.push(Expr::Meta { key: meta::MARK, dreg: REG_1 });
             if *mask != u32::MAX {

@@ -33,7 +33,14 @@ pub(super) fn comment(text: &str) -> Option<Vec<u8>> {
     })
 }
 
-/// `struct xt_mark_mtinfo1` and, without the last member, `struct xt_mark_tginfo2`.
+/// `struct xt_mark_mtinfo1`
+pub(super) fn mark_match(value: u32, mask: u32, negated: bool) -> Vec<u8> {
+    let mut info = mark(value, mask);
+    info.extend([u8::from(negated), 0, 0, 0, 0, 0, 0, 0]);
+    info
+}
+
+/// `struct xt_mark_tginfo2`
 pub(super) fn mark(value: u32, mask: u32) -> Vec<u8> {
     [value.to_ne_bytes(), mask.to_ne_bytes()].concat()
 }
@@ -101,6 +108,15 @@ pub(super) fn read_sctp(info: &[u8]) -> Option<u16> {
 }
 
 /// `struct xt_tcp` and `struct xt_udp`: source ports, destination ports, and nothing else restricted.
+pub(super) fn ports(port: u16) -> Vec<u8> {
+    let mut info = Vec::with_capacity(16);
+    for word in [0, u16::MAX, port, port] {
+        info.extend(word.to_ne_bytes());
+    }
+    info.resize(16, 0); // tcp flags and options, inversions
+    info
+}
+
 pub(super) fn read_ports(info: &[u8]) -> Option<u16> {
     let [source_min, source_max, low, high] =
         [u16_at(info, 0)?, u16_at(info, 2)?, u16_at(info, 4)?, u16_at(info, 6)?];

@@ -10,6 +10,8 @@ mod decode;
 mod encode;
 mod layout;
 mod parse;
+#[cfg(test)]
+mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +19,7 @@ use ipnetwork::IpNetwork;
 
 pub(crate) use canon::{Canon, Extension};
 pub(crate) use decode::decode;
-pub(crate) use encode::{encode, octets};
+pub(crate) use encode::{Form, encode, octets};
 pub(crate) use parse::rule_from_listing;
 
 /// `iptables` or `ip6tables`.

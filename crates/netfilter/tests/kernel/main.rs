@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests against the kernel and the real tools, each in a network namespace of its own.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "tests fail by panicking and tell why they skip"
+)]
 
 mod cases;
 mod common;

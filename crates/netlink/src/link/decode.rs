@@ -122,3 +122,40 @@ fn operstate(state: State) -> OperState {
         State::Unknown | State::Other(_) | _ => OperState::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+    use netlink_packet_route::RouteNetlinkMessage;
+
+    use super::*;
+
+    /// A bridge port of Linux 7.2 (`RTM_NEWLINK` as answered to `RTM_GETLINK`).
+    const PORT: &[u8] = include_bytes!("bridge-port.bin");
+
+    #[test]
+    fn bridge_ports_are_decoded() {
+        let packet = NetlinkMessage::<RouteNetlinkMessage>::deserialize(PORT).unwrap();
+        let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) = packet.payload else {
+            panic!("no link");
+        };
+        let want = Link {
+            index: 4,
+            name: "eth7".to_owned(),
+            mac: Some(Mac([2, 0, 0, 0, 0, 7])),
+            mtu: 1400,
+            flags: 0x11043,
+            promiscuity: 1,
+            operstate: OperState::Up,
+            kind: Some("veth".to_owned()),
+            master: Some(2),
+            peer_index: Some(3),
+            peer_netns_id: None,
+            txqlen: 1000,
+            alias: Some("n/pod/eth0".to_owned()),
+            data: LinkData::None,
+            bridge_port: Some(BridgePort { hairpin: true, isolated: false }),
+        };
+        assert_eq!(decode(message), want);
+    }
+}

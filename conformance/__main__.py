@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the lanes, prints their tables and writes target/conformance/report.md.
+
+See conformance/README.md. Exit status: 0, or 1 when a lane found a shortfall
+or could not run, or 2 for misuse.
+"""
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+from . import full_kernel, needs, self_test
+from .known import Known
+from .report import Table
+from .runtimes import lane as runtimes
+from .side_by_side import lane as side_by_side
+from .side_by_side import swap
+from .upstream import lane as upstream
+from .upstream.cache import Cache
+from .upstream.debian import LabError
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OUT = os.path.join(ROOT, "target", "conformance")
+REFERENCE = "reference"
+
+
+class Lab:
+    """What the lanes share: the directory under test, the control, the page of known differences."""
+
+    def __init__(self, args):
+        self.only = args.only
+        self.reference = Cache().ready().reference
+        self.bin = self.reference if args.bin == REFERENCE else os.path.abspath(args.bin or built())
+        self.known = Known()
+
+    def upstream(self):
+        """Upstream's suites on this kernel."""
+        return [upstream.run(self.bin, os.path.join(OUT, "upstream"), self.known, only=self.only)]
+
+    def side_by_side(self):
+        """Scenarios beside the Go plugins."""
+        return [side_by_side.run(self.bin, self.reference, self.known, self.only)]
+
+    def swap(self):
+        """Scenarios mixed with the Go plugins."""
+        return [swap.run(self.bin, self.reference, self.known, self.only)]
+
+    def runtimes(self):
+        """libcni, containerd, podman."""
+        return [runtimes.run(self.bin, self.only)]
+
+    def full_kernel(self):
+        """What needs a complete kernel, in one."""
+        return full_kernel.run(self.bin, self.reference, os.path.join(OUT, "full-kernel"), self.known, self.only)
+
+    def self_test(self):
+        """Whether the lab notices broken plugins."""
+        return [self_test.run()]
+
+
+LANES = {"self-test": Lab.self_test, "upstream": Lab.upstream, "side-by-side": Lab.side_by_side,
+         "swap": Lab.swap, "runtimes": Lab.runtimes, "full-kernel": Lab.full_kernel}
+
+
+def built():
+    """A directory with this checkout's plugins: a release build, installed."""
+    subprocess.run(["cargo", "build", "--release", "--bin", "cnibox"], cwd=ROOT, check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    directory = os.path.join(OUT, "bin")
+    shutil.rmtree(directory, ignore_errors=True)
+    os.makedirs(directory)
+    subprocess.run([os.path.join(target, "release", "cnibox"), "install", directory], check=True)
+    return directory
+
+
+def main():
+    """The command line."""
+    ap = argparse.ArgumentParser(prog="scripts/conformance", description=__doc__.split("\n")[0])
+    ap.add_argument("lanes", nargs="*", metavar="LANE", help="default all: " + " ".join(LANES))
+    ap.add_argument("--bin", help="directory with the plugins under test ('reference': the Go plugins themselves); "
+                                  "default: build and install this checkout's")
+    ap.add_argument("--only", action="append", default=[], help="suites or scenarios whose name has this (repeatable)")
+    ap.add_argument("--allow-skip", action="store_true", help="a lane that cannot run is no failure (not under CI=true)")
+    args = ap.parse_args()
+    unknown = [l for l in args.lanes if l not in LANES]
+    if unknown or os.geteuid() != 0:
+        ap.error("unknown lane " + unknown[0] if unknown else "must be root (everything runs in namespaces of its own)")
+    os.umask(0o022)
+    needs.install()
+    return Session(args).run()
+
+
+class Session:
+    """One run of some lanes."""
+
+    def __init__(self, args):
+        self.args, self.lab = args, Lab(args)
+        self.times = Table("Lanes", ["lane", "verdict", "shortfalls", "seconds"])
+        self.sections, self.failed = [], False
+
+    def run(self):
+        """All lanes; the exit status."""
+        for name in self.args.lanes or LANES:
+            self._lane(name)
+        print(self.times.markdown())
+        self._write()
+        return int(self.failed)
+
+    def _lane(self, name):
+        start = time.time()
+        print("== %s" % name, flush=True)
+        try:
+            results, skipped = LANES[name](self.lab), None
+        except (LabError, OSError, subprocess.SubprocessError) as e:
+            results, skipped = [], str(e)
+        problems = [p for _, found in results for p in found]
+        for table, _ in results:
+            print(table.markdown(), flush=True)
+            self.sections.append(table.markdown())
+        for problem in problems:
+            print("FAIL %s: %s" % (name, problem), flush=True)
+        self._verdict(name, problems, skipped, time.time() - start)
+
+    def _verdict(self, name, problems, skipped, seconds):
+        if skipped:
+            print("SKIP %s: %s" % (name, skipped), flush=True)
+            self.failed |= not self.args.allow_skip or os.environ.get("CI") == "true"
+        self.failed |= bool(problems)
+        verdict = "could not run" if skipped else "red" if problems else "green"
+        self.times.add(name, verdict, len(problems), "%.0f" % seconds)
+        if problems:
+            self.sections.append("\n".join(["Shortfalls of %s:" % name, "", "```"] + problems + ["```", ""]))
+
+    def _write(self):
+        """The report: lane times first, then every table."""
+        os.makedirs(OUT, exist_ok=True)
+        partial = not self.args.only and self.args.bin != REFERENCE
+        for unused in self.lab.known.unused({"side-by-side"} if partial and "side-by-side" in self.args.lanes else set()):
+            print("note: " + unused)
+        with open(os.path.join(OUT, "report.md"), "w") as f:
+            f.write("# Conformance report\n\nWritten by `scripts/conformance`.\n\n")
+            f.write("\n".join([self.times.markdown()] + self.sections))
+        print("report: target/conformance/report.md")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this machine's kernel lacks, run in the complete one that scripts/full-kernel boots.
+
+Upstream's suites run there one guest per suite; the scenarios that need VLAN
+filtering run in one guest all together (this module, as a program).
+"""
+import json
+import os
+import subprocess
+import sys
+
+from .known import Known
+from .report import Table
+from .side_by_side import lane as side_by_side
+from .upstream import lane as upstream
+from .upstream.debian import LabError
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SCRIPT = os.path.join(ROOT, "scripts", "full-kernel")
+
+
+def run(bindir, reference, workdir, known, only):
+    """The lane; a list of (table, shortfalls)."""
+    p = subprocess.run([SCRIPT, "--prepare"])
+    if p.returncode:
+        raise LabError("scripts/full-kernel --prepare: exit %d" % p.returncode)
+    return [upstream.run(bindir, workdir, known, full_kernel=True, only=only), _scenarios(bindir, reference, only)]
+
+
+def _scenarios(bindir, reference, only):
+    env = dict(os.environ, FULLKERNEL_RW="", PYTHONPATH=ROOT, PYTHONDONTWRITEBYTECODE="1")
+    p = subprocess.run([SCRIPT, sys.executable, "-m", "conformance.full_kernel", os.path.realpath(bindir), reference] + list(only),
+                       cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+    if p.returncode:
+        raise LabError("the scenarios in the full kernel: exit %d\n%s" % (p.returncode, p.stdout[-2000:]))
+    answer = json.loads(p.stdout.splitlines()[-1])
+    table = Table(answer["title"], answer["columns"])
+    table.rows, table.notes = answer["rows"], answer["notes"]
+    return table, answer["problems"]
+
+
+def _guest(bindir, reference, only):
+    """In the guest: the scenarios, and their outcome as the last line."""
+    table, problems = side_by_side.run(bindir, reference, Known(), only, full_kernel=True)
+    print(json.dumps(dict(vars(table), problems=problems)))
+
+
+if __name__ == "__main__":
+    _guest(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads known-differences.md: accepted differences, each with its reason.
+
+A line is `- suite | what | reason`. For an upstream suite `what` is a part of
+the spec's name. For `side-by-side` it is `scenario: path`, both with `*` and
+`?` as wildcards, matched against the scenario's name and the difference's place.
+Lines that explain nothing any more are reported, so the page cannot rot.
+"""
+import fnmatch
+import os
+import re
+
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "known-differences.md")
+
+
+class Known:
+    """The page's lines, and which of them were of use."""
+
+    def __init__(self, page=PAGE):
+        self.lines = []
+        for n, line in enumerate(open(page), 1):
+            if not line.startswith("- "):
+                continue
+            parts = [p.strip() for p in line[2:].split(" | ")]
+            if len(parts) != 3 or not all(parts):
+                raise ValueError("%s:%d: expected `- suite | what | reason`" % (page, n))
+            self.lines.append({"suite": parts[0], "what": parts[1], "reason": parts[2], "line": n, "used": False})
+
+    def accepts(self, suite, what):
+        """The reason why WHAT may differ in SUITE, or None."""
+        for entry in self.lines:
+            if entry["suite"] == suite and _matches(entry, what):
+                entry["used"] = True
+                return entry["reason"]
+        return None
+
+    def unused(self, suites):
+        """Lines about SUITES that explained nothing."""
+        return ["known-differences.md:%d: explains nothing any more: %s" % (e["line"], e["what"])
+                for e in self.lines if e["suite"] in suites and not e["used"]]
+
+
+def _matches(entry, what):
+    if entry["suite"] == "side-by-side":
+        return re.fullmatch(fnmatch.translate(entry["what"].replace("[", "[[]")), what, re.S) is not None
+    return entry["what"] in what

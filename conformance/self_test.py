@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breaks the Go plugins on purpose, one thing at a time: the lab must notice every one of them.
+
+Wrappers run the real plugin and then take one rule, address, file or setting
+away again, or change one word of the answer.
+"""
+import concurrent.futures
+import fnmatch
+import os
+import shutil
+
+from .report import Table
+from .side_by_side import lane as side_by_side
+from .side_by_side.compare import records
+from .side_by_side.scenarios import chains, scenario
+from .upstream import lane as upstream
+from .upstream.cache import Cache
+
+WRAPPER = r"""#!/bin/sh
+# The plugin, and after a successful ADD one thing undone.
+out=$(%(real)s) ; rc=$?
+if [ "$CNI_COMMAND" = ADD ]; then
+  ns=$(basename "$CNI_NETNS"); veth=$(ip -br link show type veth | grep -o '^veth[0-9a-f]*' | head -1)
+  { %(command)s ; } >/dev/null 2>&1 || touch /run/sabotage-failed
+fi
+printf '%%s' "$out" %(edit)s
+exit %(exit)s
+"""
+
+# plugin, command in the host's namespace, where the difference must show
+TAKEN_AWAY = (
+    ("bridge", "iptables -t nat -D POSTROUTING 1", "*/iptables/nat/POSTROUTING/*"),
+    ("bridge", "ip6tables -t nat -D POSTROUTING 1", "*/ip6tables/nat/POSTROUTING/*"),
+    ("bridge", "c=$(iptables -t nat -S | sed -n 's/^-N \\(CNI-[0-9a-f]*\\)$/\\1/p'); iptables -t nat -D $c 1", "*/iptables/nat/CNI-*"),
+    ("bridge", "ip addr del 172.26.64.1/20 dev nomad", "*/host/links/nomad/addr_info/172.26.64.1/20*"),
+    ("bridge", "ip -n $ns addr del 172.26.64.2/20 dev eth0", "*/c1/links/eth0/addr_info/172.26.64.2/20*"),
+    ("bridge", "ip -n $ns -6 route del default", "*/c1/routes/*"),
+    ("bridge", "ip link set nomad address 02:00:00:00:00:55", "*/links/nomad/address"),
+    ("bridge", "ip link set $veth type bridge_slave hairpin off", "*/info_slave_data/hairpin"),
+    ("bridge", "ip link set $veth nomaster", "*/links/VETH1/*"),
+    ("bridge", "ip link set $veth txqueuelen 5", "*/links/VETH1/txqlen"),
+    ("bridge", "ip link set $veth down", "*/links/VETH1/flags/*"),
+    ("bridge", "ip -n $ns link set eth0 mtu 1400", "*/c1/links/eth0/mtu"),
+    ("bridge", "sysctl -w net.ipv4.ip_forward=0", "*/sysctl/net/ipv4/*"),
+    ("bridge", "sysctl -w net.ipv6.conf.$veth.accept_ra=1", "*/sysctl/net/ipv6/conf/VETH1/accept_ra"),
+    ("bridge", "ip netns exec $ns sysctl -w net.ipv4.conf.eth0.arp_notify=0", "*/c1/sysctl/net/ipv4/conf/eth0/arp_notify"),
+    ("bridge", "ip netns exec $ns sysctl -w net.ipv6.conf.eth0.keep_addr_on_down=0", "*/c1/sysctl/*keep_addr_on_down"),
+    ("host-local", "rm /run/cni/nomad/172.26.64.2", "*/files//run/cni/nomad/172.26.64.2/*"),
+    ("host-local", "printf 'c1\\neth0' > /run/cni/nomad/172.26.64.2", "*/files//run/cni/nomad/172.26.64.2/content"),
+    ("host-local", "chmod 644 /run/cni/nomad/172.26.64.2", "*/files//run/cni/nomad/172.26.64.2/mode"),
+    ("host-local", "rm /run/cni/nomad/last_reserved_ip.0", "*/files//run/cni/nomad/last_reserved_ip.0/*"),
+    ("loopback", "ip -n $ns link set lo down", "*/c1/links/lo/flags/*"),
+    ("firewall", "iptables -D FORWARD 1", "*/iptables/filter/FORWARD/*"),
+    ("firewall", "iptables -D CNI-FORWARD 1", "*/iptables/filter/CNI-FORWARD/*"),
+    ("firewall", "iptables -A CNI-FORWARD -j NOMAD-ADMIN && iptables -D CNI-FORWARD 1", "*/iptables/filter/CNI-FORWARD/*"),
+    ("portmap", "iptables -t nat -D OUTPUT 1", "*/iptables/nat/OUTPUT/*"),
+    ("portmap", "iptables -t nat -D CNI-HOSTPORT-DNAT 1", "*/iptables/nat/CNI-HOSTPORT-DNAT/*"),
+    ("portmap", "iptables -t nat -D CNI-HOSTPORT-SETMARK 1", "*/iptables/nat/CNI-HOSTPORT-SETMARK/*"),
+    ("portmap", "r=$(iptables -t nat -S POSTROUTING | sed -n '2s/^-A //p'); eval iptables -t nat -D $r && eval iptables -t nat -A $r", "*/iptables/nat/POSTROUTING/*"),
+    ("portmap", "sysctl -w net.ipv4.conf.nomad.route_localnet=0", "*/sysctl/net/ipv4/conf/nomad/route_localnet"),
+    ("portmap", "nft add table inet extra", "*/nft/inet extra/*"),
+    ("portmap", "ip rule add pref 77 table 77", "*/rules/*"),
+)
+# plugin, sed on its output, where the difference must show
+ANSWERS = (
+    ("bridge", "s/172.26.64.2/172.26.64.9/", "*/stdout/0/ips/0/address"), ("host-local", "s/172.26.64.1\"/172.26.64.3\"/", "*/stdout/0/ips/0/gateway"),
+    ("portmap", "s/\"dns\"/\"sdn\"/", "*/stdout/0/dns*"), ("firewall", "s/\"mac\"/\"cam\"/", "*/stdout/0/interfaces/*"),
+    ("portmap", "s/$/ trailing/", "*/stdout/*"),
+)
+REFUSALS = (("portmap", "s/\"code\": 999/\"code\": 100/", "*/stdout/0/code"), ("portmap", "s/between/among/", "*/stdout/0/msg"))
+
+
+def run():
+    """The lane; returns (table, list of what went unnoticed)."""
+    cache = Cache().ready()
+    table, problems = Table("Breaking things on purpose", ["broken", "cases", "noticed"]), []
+    good, refused = _chain(13), _chain(77)
+    cases = [("rules, addresses, files, settings", good, p, c, "", "$rc", w) for p, c, w in TAKEN_AWAY]
+    cases += [("answers", good, p, ":", "| sed '%s'" % e, "$rc", w) for p, e, w in ANSWERS]
+    cases += [("errors", refused, p, ":", "| sed '%s'" % e, "$rc", w) for p, e, w in REFUSALS]
+    cases += [("errors", refused, "portmap", ":", "", "3", "*/calls/3/exit")]
+    controls = {id(s): side_by_side.played(s, {"a": cache.reference}) for s in (good, refused)}
+    with concurrent.futures.ThreadPoolExecutor(side_by_side.PARALLEL) as pool:
+        found = list(pool.map(lambda n: _noticed(cache, n, cases[n], controls), range(len(cases))))
+        problems += _undisturbed(cache, good, controls)
+    for group in dict.fromkeys(c[0] for c in cases):
+        mine = [ok for ok, c in zip(found, cases) if c[0] == group]
+        table.add(group, len(mine), sum(mine))
+    problems += ["not noticed: %s: %s %s" % (c[2], c[3], c[4]) for ok, c in zip(found, cases) if not ok]
+    noticed = _upstream_notices(cache)
+    table.add("a plugin that upstream's suite exercises", 1, int(noticed))
+    return table, problems + ([] if noticed else ["the upstream lane did not notice a loopback that does nothing"])
+
+
+def _chain(mark_bit):
+    plugins = chains.nomad(True)
+    plugins[-1] = dict(plugins[-1], markMasqBit=mark_bit)
+    return scenario("self-test/nomad", plugins, [{"do": "ADD", "caps": chains.PORTS, "env": chains.NOMAD_ENV}],
+                    version="0.4.0", net="nomad", host=chains.NOMAD_HOST)
+
+
+def _noticed(cache, number, case, controls):
+    """Whether the differences of one broken plugin include the place it was broken at."""
+    _, played, plugin, command, edit, exit_, where = case
+    directory = _broken(cache, "case%d" % number, plugin, command=command, edit=edit, exit=exit_)
+    try:
+        found = records(side_by_side.played(played, {"a": directory}), controls[id(played)], played)
+    finally:
+        shutil.rmtree(directory)
+    places = [d.place for d in found]
+    return any(fnmatch.fnmatchcase(p, where) for p in places) and not any("sabotage-failed" in p for p in places)
+
+
+def _undisturbed(cache, played, controls):
+    """The wrapper by itself must make no difference, or the cases above prove nothing."""
+    directory = _broken(cache, "none", "bridge", command=":", edit="", exit="$rc")
+    found = records(side_by_side.played(played, {"a": directory}), controls[id(played)], played)
+    shutil.rmtree(directory)
+    return ["an unbroken wrapper differs: %s" % d for d in found]
+
+
+def _broken(cache, name, plugin, **how):
+    """A directory with the Go plugins, one of them wrapped."""
+    directory = os.path.join(cache.root, "self-test", name)
+    shutil.rmtree(directory, ignore_errors=True)
+    os.makedirs(directory)
+    for other in os.listdir(cache.reference):
+        if other != plugin:
+            os.symlink(os.path.join(cache.reference, other), os.path.join(directory, other))
+    path = os.path.join(directory, plugin)
+    with open(path, "w") as f:
+        f.write(WRAPPER % dict(how, real=os.path.join(cache.reference, plugin)))
+    os.chmod(path, 0o755)
+    return directory
+
+
+class _NothingKnown:
+    """A known-differences page without lines."""
+
+    @staticmethod
+    def accepts(_suite, _what):
+        """Nothing is explained."""
+        return None
+
+
+def _upstream_notices(cache):
+    """A loopback that leaves lo down must turn the upstream lane red."""
+    directory = _broken(cache, "upstream", "loopback", command="ip link set lo down", edit="", exit="1")
+    _, problems = upstream.run(directory, os.path.join(cache.root, "self-test", "run"), _NothingKnown, only=("loopback",))
+    shutil.rmtree(os.path.join(cache.root, "self-test"))
+    return bool(problems)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes what is random, or up to the kernel's timing, out of a record.
+
+Random host veth names and MACs become VETH1, MAC1 ... in order of first
+appearance, so that "the same one" stays visible. Link-local addresses, carrier
+and timers are the kernel's own and go. What stays is what a plugin decides.
+"""
+import json
+import re
+
+VETH = re.compile(r"veth[0-9a-f]{8}")
+MAC = re.compile(r"(?<![0-9a-fA-F:.])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![0-9a-fA-F:])")
+POINTER = re.compile(r"\b0x[0-9a-f]{9,12}\b")  # Go prints some fields as addresses in memory
+FIXED_MACS = {"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"}
+
+# Of a link: set by the kernel, different in every sandbox, or a matter of timing
+# (a port's "state" follows its carrier).
+LINK_NOISE = {"ifindex", "link_index", "link_netnsid", "operstate", "ifname", "gso_max_size", "gso_max_segs",
+              "tso_max_size", "tso_max_segs", "gro_max_size", "gso_ipv4_max_size", "gro_ipv4_max_size"}
+BRIDGE_NOISE = re.compile(r"timer$|^(bridge_id|root_id|designated_.*|id|no|state|root_port|root_path_cost|topology_.*|config_pending)$")
+CARRIER_FLAGS = {"LOWER_UP", "NO-CARRIER", "RUNNING"}
+ROUTE_FLAGS = {"linkdown", "dead", "offload", "trap"}
+# Sysctls that hold a clock, a generated secret, or follow the carrier.
+SYSCTL_NOISE = re.compile(r"/(stable_secret|mc_forwarding)$")
+
+
+def record(steps, scenario):
+    """The comparable form of a scenario's record."""
+    text = _rename(json.dumps(steps), json.dumps(scenario))
+    out = json.loads(text)
+    for step in out:
+        for call in step.get("calls", []):
+            if "stderr" in call:
+                call["stderr"] = re.sub(r"plugin (version unknown|v\d\S*)", "plugin VERSION", call["stderr"])
+        for name, part in step.get("state", {}).items():
+            if name != "files":
+                _namespace(part)
+    return out
+
+
+def _rename(text, fixed):
+    """Random names by order of appearance; what the scenario itself names stays."""
+    for pattern, word in ((VETH, "VETH"), (MAC, "MAC")):
+        names = {}
+
+        def new(m, names=names, word=word):
+            old = m.group(0)
+            if old in FIXED_MACS or old in fixed:
+                return old
+            return names.setdefault(old, "%s%d" % (word, len(names) + 1))
+        text = pattern.sub(new, text)
+    return POINTER.sub("POINTER", text)
+
+
+def _namespace(part):
+    part["links"] = {l["ifname"]: _link(l) for l in part["links"]}
+    part["routes"] = sorted(filter(None, map(_route, part["routes"])))
+    part["rules"] = sorted(json.dumps(r, sort_keys=True) for r in part["rules"])
+    part["sysctl"] = {k: v for k, v in part["sysctl"].items() if not SYSCTL_NOISE.search(k)}
+    if "vlans" in part:
+        part["vlans"] = {v["ifname"]: v.get("vlans") for v in part["vlans"]}
+    if "conntrack" in part:
+        part["conntrack"] = sorted(re.sub(r"(?<=\d) \d+ (?=src=)|\b(id|use|mark)=\d+", " ", l) for l in part["conntrack"])
+
+
+def _link(link):
+    out = {k: v for k, v in link.items() if k not in LINK_NOISE}
+    out["flags"] = sorted(set(link["flags"]) - CARRIER_FLAGS)
+    info = json.loads(json.dumps(link.get("linkinfo", {})))
+    for key in ("info_data", "info_slave_data"):
+        if key in info:
+            info[key] = {k: v for k, v in info[key].items() if not BRIDGE_NOISE.search(k)}
+    out["linkinfo"] = info
+    out["addr_info"] = {"%s/%s" % (a["local"], a["prefixlen"]): _address(a) for a in link.get("addr_info", [])
+                        if not a["local"].startswith("fe80:")}
+    return out
+
+
+def _address(address):
+    """An address without its key and without the state of duplicate detection."""
+    return {k: v for k, v in address.items() if k not in ("local", "prefixlen", "tentative", "optimistic")}
+
+
+def _route(route):
+    """A route as text; None for those the kernel makes for link-local and multicast."""
+    if str(route.get("dst", "")).startswith(("fe80:", "ff00:", "multicast ff")):
+        return None
+    out = dict(route, flags=sorted(set(route.get("flags", [])) - ROUTE_FLAGS))
+    return json.dumps(out, sort_keys=True)

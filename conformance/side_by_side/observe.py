@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads everything a plugin can change: links, routes, sysctls, packet filter, files.
+
+Nothing here knows what a plugin should have done; it only takes stock.
+"""
+import glob
+import json
+import os
+import stat
+import subprocess
+import time
+
+from . import netns
+
+# The tables iptables-nft keeps; iptables-save shows them better than nft.
+IPTABLES = {"filter", "nat", "mangle", "raw", "security"}
+# The sandbox's own things below /run.
+OWN = ("/run/lab", "/run/netns", "/run/lock")
+SETTLE = 1.5  # seconds; the kernel reports link changes up to one second late
+
+
+def state(namespaces, conntrack):
+    """The whole state: one entry per namespace, and the files."""
+    out = {}
+    for ns in namespaces:
+        if ns != "host" and not os.path.exists(netns.path(ns)):
+            continue
+        with netns.inside(ns):
+            out[ns] = _namespace(ns, conntrack)
+    out["files"] = _files(("/run", "/var/lib/cni", "/etc/cni"))
+    return out
+
+
+def _namespace(ns, conntrack):
+    out = _network()
+    out["sysctl"] = _sysctls()
+    out["nft"] = nft()
+    if ns == "host":
+        out["vlans"] = json.loads(_run("bridge", "-j", "vlan", "show") or "[]")
+        out["iptables"] = _iptables("iptables-save")
+        out["ip6tables"] = _iptables("ip6tables-save")
+        if conntrack:
+            out["conntrack"] = _run("conntrack", "-L").splitlines() + _run("conntrack", "-L", "-f", "ipv6").splitlines()
+    return out
+
+
+def _run(*argv, stdin=""):
+    p = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return p.stdout
+
+
+# ---------------------------------------------------------------- rtnetlink
+
+def _network():
+    """Links with addresses, routes of all tables, and rules, once nothing is in flux."""
+    deadline = time.monotonic() + SETTLE
+    while True:
+        links, routes, rules = _batch("-4", "addr show", "route show table all", "rule show")
+        if time.monotonic() > deadline or not _in_flux(links):
+            break
+        time.sleep(0.02)
+    routes6, rules6 = _batch("-6", "route show table all", "rule show")
+    return {"links": links, "routes": routes + routes6, "rules": rules + rules6}
+
+
+def _batch(family, *commands):
+    """JSON documents that ip prints for COMMANDS, one each."""
+    text = ""
+    for args in ([["-j", "-d"], commands[:1]], [["-j", "-d", family], commands[1:]]) if family == "-4" else (
+            [["-j", "-d", family], commands],):
+        text += _run("ip", *args[0], "-batch", "-", stdin="\n".join(args[1]) + "\n")
+    decoder, docs, at = json.JSONDecoder(), [], 0
+    text = text.strip()
+    while at < len(text):
+        doc, end = decoder.raw_decode(text, at)
+        docs.append(doc)
+        while end < len(text) and text[end].isspace():
+            end += 1
+        at = end
+    if len(docs) != len(commands):
+        raise RuntimeError("ip answered %d of %s" % (len(docs), commands))
+    return docs
+
+
+def _in_flux(links):
+    """Whether an address is still tentative on a link that can carry packets."""
+    up = {l.get("master") for l in links if l.get("operstate") == "UP"}
+    for link in links:
+        live = link.get("operstate") == "UP" or link.get("ifname") in up
+        if live and any(a.get("tentative") for a in link.get("addr_info", [])):
+            return True
+    return False
+
+
+# ---------------------------------------------------------------- sysctls
+
+def _sysctls():
+    """Per-interface values that differ from the namespace's defaults, and the forwarding switches."""
+    out = {"net/ipv4/ip_forward": _read("/proc/sys/net/ipv4/ip_forward")}
+    for family in ("ipv4", "ipv6"):
+        base = "/proc/sys/net/%s/conf/" % family
+        default = {k: _read(base + "default/" + k) for k in _names(base + "default")}
+        for interface in _names(base):
+            for key in _names(base + interface):
+                value = _read(base + interface + "/" + key)
+                if value != default.get(key) or interface == "default" and key in ("forwarding", "accept_ra"):
+                    out["net/%s/conf/%s/%s" % (family, interface, key)] = value
+    return out
+
+
+def _names(directory):
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _read(path):
+    try:
+        with open(path) as f:
+            return f.read().strip()
+    except OSError:
+        return None  # stable_secret when unset, or an interface that just went
+
+
+# ---------------------------------------------------------------- packet filter
+
+def _iptables(program):
+    """{table: {chain: {policy, rules}}}; order of rules kept, order of chains not."""
+    out, table = {}, None
+    for line in _run(program).splitlines():
+        if line.startswith("*"):
+            table = out[line[1:]] = {}
+        elif line.startswith(":"):
+            chain, policy = line[1:].split(" ")[:2]
+            table[chain] = {"policy": policy, "rules": []}
+        elif line.startswith("-A "):
+            table[line.split(" ", 2)[1]]["rules"].append(line)
+    # iptables makes a table's built-in chains as soon as it looks at the table;
+    # empty ones with the default policy mean nothing.
+    for name in list(out):
+        out[name] = {c: v for c, v in out[name].items() if v["policy"] != "ACCEPT" or v["rules"]}
+        if not out[name]:
+            del out[name]
+    return out
+
+
+def nft():
+    """Tables that are not iptables': {family table: {"": table, chain: ..., "chain rules": [...]}}."""
+    out = {}
+    for entry in json.loads(_run("nft", "-j", "list", "ruleset") or '{"nftables": []}')["nftables"]:
+        (kind, item), = entry.items()
+        if kind == "metainfo":
+            continue
+        item.pop("handle", None)
+        name = item["name"] if kind == "table" else item["table"]
+        if item["family"] in ("ip", "ip6") and name in IPTABLES:
+            continue
+        table = out.setdefault(item["family"] + " " + name, {})
+        if kind == "table":
+            table["table"] = item
+        elif kind == "rule":
+            table.setdefault(item["chain"] + " rules", []).append(item)
+        else:
+            table[kind + " " + item["name"]] = item
+    return out
+
+
+# ---------------------------------------------------------------- files
+
+def _files(roots):
+    """Mode and content of everything below ROOTS."""
+    out = {}
+    for root in roots:
+        for directory, dirs, files in os.walk(root):
+            dirs[:] = [d for d in dirs if not os.path.join(directory, d).startswith(OWN)]
+            for name in dirs + files:
+                path = os.path.join(directory, name)
+                out[path] = _file(path)
+    return out
+
+
+def _file(path):
+    st = os.lstat(path)
+    entry = {"mode": oct(st.st_mode)}
+    if stat.S_ISLNK(st.st_mode):
+        entry["target"] = os.readlink(path)
+    elif stat.S_ISREG(st.st_mode):
+        entry["content"] = open(path, "rb").read().decode("latin-1")
+    return entry
+
+
+def machine_facts():
+    """What decides whether a scenario can run: whether this kernel's bridges filter VLANs."""
+    return {"vlan": os.path.exists("/proc/sys/net") and _vlan_filtering()}
+
+
+def _vlan_filtering():
+    _run("ip", "link", "add", "labvlan", "type", "bridge", "vlan_filtering", "1")
+    yes = any("1" == open(f).read().strip() for f in glob.glob("/sys/class/net/labvlan/bridge/vlan_filtering"))
+    _run("ip", "link", "del", "labvlan")
+    return yes

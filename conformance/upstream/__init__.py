@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upstream's own test suites, run against plugin executables."""

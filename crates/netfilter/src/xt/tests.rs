@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Command lines and encodings without a kernel.
+
+use ipnetwork::IpNetwork;
+
+use super::{Canon, CtState, Family, Form, Match, Protocol, Rule, Target, decode, encode, rule_from_listing};
+use crate::kernel::expr::{self, Expr};
+
+fn net(text: &str) -> IpNetwork {
+    text.parse().unwrap()
+}
+
+fn words(text: &str) -> Vec<String> {
+    crate::quote::split_words(text)
+}
+
+/// Rules as the reference plugins give them to iptables.
+fn reference() -> Vec<(&'static str, Rule)> {
+    let established = Match::ConntrackState(CtState::RELATED_ESTABLISHED);
+    let dport = || Match::DestinationPort { protocol: Protocol::Tcp, port: 8080 };
+    let dports = Match::DestinationPorts { protocol: Protocol::Udp, ports: vec![53, 54] };
+    let local: std::net::IpAddr = "127.0.0.1".parse().unwrap();
+    let jump = |chain: &str| Target::Jump(chain.to_owned());
+    vec![
+        (
+            "-d 10.22.0.2/16 -m comment --comment \"name: \\\"mynet\\\" id: \\\"cont1\\\"\" -j ACCEPT",
+            Rule::new(
+                vec![
+                    Match::destination(net("10.22.0.2/16")),
+                    Match::comment("name: \"mynet\" id: \"cont1\""),
+                ],
+                Target::Accept,
+            ),
+        ),
+        (
+            "! -d 224.0.0.0/4 -j MASQUERADE",
+            Rule::new(vec![Match::not_destination(net("224.0.0.0/4"))], Target::Masquerade),
+        ),
+        (
+            "-d 10.77.0.1/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+            Rule::new(vec![Match::destination(net("10.77.0.1/32")), established], Target::Accept),
+        ),
+        (
+            "-p tcp --dport 8080 -s 127.0.0.1 -j CNI-HOSTPORT-SETMARK",
+            Rule::new(vec![dport(), Match::source(local)], jump("CNI-HOSTPORT-SETMARK")),
+        ),
+        (
+            "-p tcp --dport 8080 -j DNAT --to-destination 10.22.0.2:80",
+            Rule::new(vec![dport()], Target::Dnat("10.22.0.2:80".parse().unwrap())),
+        ),
+        (
+            "-p tcp --dport 8080 -j DNAT --to-destination [fd00::2]:80",
+            Rule::new(vec![dport()], Target::Dnat("[fd00::2]:80".parse().unwrap())),
+        ),
+        (
+            "-m comment --comment dnat -m multiport -p udp --destination-ports 53,54 -j CNI-DN",
+            Rule::new(vec![Match::comment("dnat"), dports], jump("CNI-DN")),
+        ),
+        ("-m addrtype --dst-type LOCAL -j X", Rule::new(vec![Match::DestinationLocal], jump("X"))),
+        (
+            "-m mark --mark 0x2000/0x2000 -j MASQUERADE",
+            Rule::new(vec![Match::mark(0x2000, 0x2000)], Target::Masquerade),
+        ),
+        (
+            "-m comment --comment m -j MARK --set-xmark 0x2000/0x2000",
+            Rule::new(vec![Match::comment("m")], Target::SetMark { value: 0x2000, mask: 0x2000 }),
+        ),
+        (
+            "-i cni0 ! -o cni0 -j DROP",
+            Rule::new(vec![Match::in_interface("cni0"), Match::not_out_interface("cni0")], Target::Drop),
+        ),
+        ("-j RETURN", Rule::new(vec![], Target::Return)),
+    ]
+}
+
+#[test]
+fn command_lines_are_those_of_the_reference() {
+    for (line, rule) in reference() {
+        assert_eq!(rule.to_args(), words(line));
+    }
+}
+
+#[test]
+fn listings_are_read_back() {
+    for (listing, rule) in [
+        (1, "! -d 224.0.0.0/4 -j MASQUERADE"),
+        (2, "-d 10.77.0.1/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"),
+        (3, "-s 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK"),
+        (4, "-p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.22.0.2:80"),
+        (6, "-p udp -m comment --comment dnat -m multiport --dports 53,54 -j CNI-DN"),
+        (10, "-i cni0 ! -o cni0 -j DROP"),
+    ] {
+        let read = rule_from_listing(&words(rule)).unwrap();
+        assert!(read.is_same(&reference()[listing].1), "{rule}");
+    }
+    for unknown in
+        ["-m limit --limit 5/min -j RETURN", "-p tcp", "-j REJECT --reject-with icmp-port-unreachable"]
+    {
+        assert_eq!(rule_from_listing(&words(unknown)), None);
+    }
+}
+
+#[test]
+fn both_forms_decode_to_the_rule() {
+    for (line, rule) in reference() {
+        for family in [Family::Ipv4, Family::Ipv6] {
+            let canon = Canon::of(&rule).unwrap();
+            for form in [Form::Native, Form::Extension] {
+                let Some(exprs) = encode(&canon, family, form) else { continue };
+                assert_eq!(decode(exprs.into_iter(), family).as_ref(), Some(&canon), "{line}");
+            }
+        }
+        assert!(rule.is_same(&Canon::of(&rule).unwrap().to_rule().unwrap()), "{line}");
+    }
+}
+
+#[test]
+fn rules_of_the_other_family_have_no_encoding() {
+    let v4 = Canon::of(&Rule::new(vec![Match::source(net("10.0.0.1/32"))], Target::Accept)).unwrap();
+    assert!(encode(&v4, Family::Ipv4, Form::Native).is_some());
+    assert!(encode(&v4, Family::Ipv6, Form::Native).is_none());
+    let dnat = Canon::bare(Target::Dnat("[fd00::2]:80".parse().unwrap()));
+    assert!(encode(&dnat, Family::Ipv4, Form::Native).is_none());
+}
+
+/// `-d 10.22.0.0/15 -j ACCEPT`, captured from iptables 1.8.9 through the kernel.
+#[test]
+fn prefix_within_a_byte_is_masked() {
+    let rule = Canon::of(&Rule::new(vec![Match::destination(net("10.23.0.7/15"))], Target::Accept)).unwrap();
+    let exprs = encode(&rule, Family::Ipv4, Form::Native).unwrap();
+    let [load, mask, compare, Expr::Counter, Expr::Verdict(_)] = exprs.as_slice() else {
+        panic!("{exprs:?}")
+    };
+    assert_eq!(*load, Expr::Payload { base: 1, offset: 16, len: 4, dreg: 1 });
+    let (bits, zero) = (vec![255, 254, 0, 0], vec![0; 4]);
+    assert_eq!(*mask, Expr::Bitwise { sreg: 1, dreg: 1, mask: bits.into(), xor: zero.into() });
+    assert_eq!(*compare, Expr::Cmp { sreg: 1, op: 0, data: vec![10, 22, 0, 0].into() });
+}
+
+#[test]
+fn every_prefix_length_comes_back() {
+    for prefix in 1..=128 {
+        let address =
+            IpNetwork::new("fd00:1234:5678:9abc:def0:1234:5678:9abc".parse().unwrap(), prefix).unwrap();
+        let canon = Canon::of(&Rule::new(vec![Match::source(address)], Target::Drop)).unwrap();
+        let exprs = encode(&canon, Family::Ipv6, Form::Native).unwrap();
+        assert_eq!(decode(exprs.into_iter(), Family::Ipv6), Some(canon));
+    }
+    assert_eq!(expr::mask_prefix(&[255, 0, 255, 0]), None);
+}
+
+#[test]
+fn order_counts_only_where_iptables_counts_it() {
+    let (source, comment) = (|| Match::source(net("10.0.0.1/32")), || Match::comment("x"));
+    let rule = |matches| Rule::new(matches, Target::Accept);
+    assert!(rule(vec![source(), comment()]).is_same(&rule(vec![comment(), source()])));
+    assert!(
+        !rule(vec![comment(), Match::DestinationLocal])
+            .is_same(&rule(vec![Match::DestinationLocal, comment()]))
+    );
+    assert!(rule(vec![]).is_same(&rule(vec![Match::source(net("0.0.0.0/0"))])));
+    assert!(!rule(vec![source()]).is_same(&rule(vec![Match::destination(net("10.0.0.1/32"))])));
+}
+
+#[test]
+fn simple_conditions_are_understood_and_others_kept() {
+    let conditions = |text: &str| Match::conditions(&words(text));
+    assert_eq!(conditions(""), []);
+    assert_eq!(
+        conditions("! -s 10.0.0.0/8 -d 1.2.3.4 -i eth0"),
+        [
+            Match::Source { address: net("10.0.0.0/8").into(), negated: true },
+            Match::destination("1.2.3.4".parse::<std::net::IpAddr>().unwrap()),
+            Match::in_interface("eth0"),
+        ]
+    );
+    assert_eq!(
+        conditions("-m mark ! --mark 0x1/0xff"),
+        [Match::Mark { value: 1, mask: 0xff, negated: true }]
+    );
+    for raw in [
+        "-m limit --limit 1/s",
+        "-s host.example",
+        "-s 10.0.0.1,10.0.0.2",
+        "-m mark --mark 010",
+        "! -m comment --comment x",
+    ] {
+        assert_eq!(conditions(raw), [Match::Raw(words(raw))]);
+        assert_eq!(Canon::of(&Rule::new(conditions(raw), Target::Drop)), None);
+    }
+}
+
+#[test]
+fn protocols_are_named_as_iptables_names_them() {
+    assert_eq!("TCP".parse(), Ok(Protocol::Tcp));
+    let error = "foo".parse::<Protocol>().unwrap_err();
+    assert_eq!(error.to_string(), "unknown protocol \"foo\" specified");
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! TAP devices. The kernel creates them by ioctl only (`linux/if_tun.h`), not by rtnetlink.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+
+use crate::Error;
+
+/// A TAP device to create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TapSpec<'a> {
+    /// Its name, at most 15 bytes.
+    pub name: &'a str,
+    /// Several queues (`IFF_MULTI_QUEUE`).
+    pub multi_queue: bool,
+    /// Packets carry a virtio header (`IFF_VNET_HDR`).
+    pub vnet_hdr: bool,
+    /// Packets carry no protocol number (`IFF_NO_PI`), as `ip tuntap` makes them.
+    pub no_pi: bool,
+    /// User that may open it; `None` is everyone with the capability.
+    pub owner: Option<u32>,
+    /// Group that may open it.
+    pub group: Option<u32>,
+}
+
+/// `ip tuntap add mode tap name NAME [multi_queue] [user U] [group G]`: a persistent device in the calling thread's
+/// **current** namespace, which is the only one the kernel offers.
+///
+/// # Errors
+/// [`Error::Socket`]; `no such file or directory` without `/dev/net/tun`, `device or resource busy` if the name is
+/// a TAP device that is in use, `invalid argument` if it is another kind of link or no valid name.
+pub fn link_add_tap(spec: &TapSpec<'_>) -> Result<(), Error> {
+    let tun = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")
+        .map_err(Error::socket("open /dev/net/tun"))?;
+    set_interface(&tun, spec)?;
+    for (request, value) in [(libc::TUNSETOWNER, spec.owner), (libc::TUNSETGROUP, spec.group)] {
+        if let Some(value) = value {
+            set_number(&tun, request, value).map_err(Error::socket("set owner of TAP device"))?;
+        }
+    }
+    set_number(&tun, libc::TUNSETPERSIST, 1).map_err(Error::socket("ioctl TUNSETPERSIST"))
+}
+
+fn set_interface(tun: &File, spec: &TapSpec<'_>) -> Result<(), Error> {
+    // SAFETY: `ifreq` is plain old data for which all zeroes are valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // One byte less than there is room for: the name ends with a zero.
+    if spec.name.is_empty() || spec.name.len() >= request.ifr_name.len() {
+        let source = io::Error::from_raw_os_error(libc::EINVAL);
+        return Err(Error::Socket { operation: "ioctl TUNSETIFF", source });
+    }
+    for (place, byte) in request.ifr_name.iter_mut().zip(spec.name.bytes()) {
+        *place = byte.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = spec.flags();
+    // SAFETY: the descriptor is open, and TUNSETIFF reads and writes one `ifreq`, which `request` is.
+    let done = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    succeeded(done).map_err(Error::socket("ioctl TUNSETIFF"))
+}
+
+impl TapSpec<'_> {
+    fn flags(&self) -> libc::c_short {
+        let optional =
+            [(self.multi_queue, IFF_MULTI_QUEUE), (self.vnet_hdr, IFF_VNET_HDR), (self.no_pi, IFF_NO_PI)];
+        let optional = optional.into_iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag);
+        optional.fold(IFF_TAP, |flags, flag| flags | flag)
+    }
+}
+
+fn set_number(tun: &File, request: libc::Ioctl, value: u32) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and these requests take a number, no pointer.
+    succeeded(unsafe { libc::ioctl(tun.as_raw_fd(), request, libc::c_ulong::from(value)) })
+}
+
+fn succeeded(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// `linux/if_tun.h`.
+const IFF_TAP: libc::c_short = 0x0002;
+const IFF_MULTI_QUEUE: libc::c_short = 0x0100;
+const IFF_NO_PI: libc::c_short = 0x1000;
+const IFF_VNET_HDR: libc::c_short = 0x4000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_ors_of_what_is_wanted() {
+        let plain = TapSpec {
+            name: "t",
+            multi_queue: false,
+            vnet_hdr: false,
+            no_pi: false,
+            owner: None,
+            group: None,
+        };
+        assert_eq!(plain.flags(), 0x0002);
+        assert_eq!(TapSpec { multi_queue: true, no_pi: true, ..plain }.flags(), 0x1102);
+        assert_eq!(TapSpec { vnet_hdr: true, ..plain }.flags(), 0x4002);
+    }
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The other kinds of links, and traffic shaping. Kernels without a kind skip its test.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of tests may panic")]
+
+use std::os::fd::AsFd;
+
+use cnibox_netlink::{
+    Error, IpVlanFlag, IpVlanMode, LinkData, MacVlanMode, MacVlanSpec, ParentSpec, Rtnl, TapSpec, Tbf,
+    VethSpec, link_add_tap,
+};
+use cnibox_testkit::{sandbox, skip};
+
+/// False, after saying so, if the kernel lacks the kind.
+fn supported(kind: &str, made: Result<(), Error>) -> bool {
+    match made {
+        Ok(()) => true,
+        Err(error) if error.is_unsupported() => {
+            skip(&format!("the kernel has no {kind}"));
+            false
+        }
+        Err(error) => panic!("{kind}: {error}"),
+    }
+}
+
+fn parent(rtnl: &mut Rtnl) -> u32 {
+    let spec = VethSpec {
+        name: "up0",
+        mtu: Some(1450),
+        mac: None,
+        peer_name: "down0",
+        peer_netns: None,
+        peer_mtu: None,
+        peer_txqlen: None,
+    };
+    rtnl.link_add_veth(&spec).unwrap();
+    let index = rtnl.link_by_name("up0").unwrap().index;
+    rtnl.link_set_up(index).unwrap();
+    index
+}
+
+#[test]
+fn macvlans_are_created_in_the_pod() {
+    sandbox(|net| {
+        let pod = net.container();
+        let mut rtnl = Rtnl::open().unwrap();
+        let parent = parent(&mut rtnl);
+        let mac = "02:00:00:00:00:99".parse().unwrap();
+        let spec = MacVlanSpec {
+            name: "mv0",
+            parent,
+            mode: MacVlanMode::Private,
+            mtu: Some(1400),
+            mac: Some(mac),
+            bcqueuelen: Some(2000),
+            netns: Some(pod.netns.as_fd()),
+        };
+        if supported("macvlan", rtnl.link_add_macvlan(&spec)) {
+            let link = pod.netns.run(Rtnl::open).unwrap().unwrap().link_by_name("mv0").unwrap();
+            assert_eq!((link.mac, link.mtu, link.peer_index), (Some(mac), 1400, Some(parent)));
+            assert!(link.is_kind("macvlan"));
+            assert_eq!(link.data, LinkData::MacVlan { mode: MacVlanMode::Private });
+        }
+    });
+}
+
+#[test]
+fn ipvlans_are_created_in_the_pod() {
+    sandbox(|net| {
+        let pod = net.container();
+        let mut rtnl = Rtnl::open().unwrap();
+        let parent = parent(&mut rtnl);
+        let spec = ParentSpec { name: "iv0", parent, mtu: None, netns: Some(pod.netns.as_fd()) };
+        if supported("ipvlan", rtnl.link_add_ipvlan(&spec, IpVlanMode::L3s, IpVlanFlag::Private)) {
+            let link = pod.netns.run(Rtnl::open).unwrap().unwrap().link_by_name("iv0").unwrap();
+            assert_eq!((link.mtu, link.peer_index), (1450, Some(parent)));
+            assert!(link.is_kind("ipvlan"));
+            assert_eq!(link.data, LinkData::IpVlan { mode: IpVlanMode::L3s });
+        }
+    });
+}
+
+#[test]
+fn vlans_are_created_in_the_pod() {
+    sandbox(|net| {
+        let pod = net.container();
+        let mut rtnl = Rtnl::open().unwrap();
+        let parent = parent(&mut rtnl);
+        let spec = ParentSpec { name: "vl0", parent, mtu: Some(1300), netns: Some(pod.netns.as_fd()) };
+        if supported("vlan", rtnl.link_add_vlan(&spec, 4001)) {
+            let link = pod.netns.run(Rtnl::open).unwrap().unwrap().link_by_name("vl0").unwrap();
+            assert_eq!(
+                (link.mtu, link.peer_index, link.data),
+                (1300, Some(parent), LinkData::Vlan { id: 4001 })
+            );
+        }
+    });
+}
+
+#[test]
+fn dummies_are_dummies() {
+    sandbox(|_| {
+        let mut rtnl = Rtnl::open().unwrap();
+        if supported("dummy", rtnl.link_add_dummy("d0")) {
+            assert!(rtnl.link_by_name("d0").unwrap().is_kind("dummy"));
+            assert!(rtnl.link_add_dummy("d0").unwrap_err().is_exists());
+        }
+    });
+}
+
+#[test]
+fn vrfs_have_their_table_and_ports() {
+    sandbox(|_| {
+        let mut rtnl = Rtnl::open().unwrap();
+        if supported("vrf", rtnl.link_add_vrf("v0", 1234)) {
+            let port = parent(&mut rtnl);
+            let vrf = rtnl.link_by_name("v0").unwrap();
+            assert_eq!(vrf.data, LinkData::Vrf { table: 1234 });
+            rtnl.link_set_master(port, vrf.index).unwrap();
+            assert_eq!(rtnl.links_of_master(vrf.index).unwrap().len(), 1);
+            assert_eq!(rtnl.link_by_index(port).unwrap().bridge_port, None);
+        }
+    });
+}
+
+#[test]
+fn tap_devices_persist_in_the_current_namespace() {
+    sandbox(|net| {
+        if !std::path::Path::new("/dev/net/tun").exists() {
+            return skip("there is no /dev/net/tun");
+        }
+        let pod = net.container();
+        let (mut rtnl, mut inside) = (Rtnl::open().unwrap(), pod.netns.run(Rtnl::open).unwrap().unwrap());
+        let spec = TapSpec {
+            name: "tap0",
+            multi_queue: true,
+            vnet_hdr: false,
+            no_pi: true,
+            owner: Some(54321),
+            group: Some(54322),
+        };
+        pod.netns.run(|| link_add_tap(&spec)).unwrap().unwrap();
+        assert!(inside.link_by_name("tap0").unwrap().is_kind("tun"));
+        assert!(rtnl.link_by_name("tap0").is_err());
+        let shown = net.run_in(&pod, "ip", &["-d", "link", "show", "tap0"]);
+        for want in
+            ["type tap pi off", "vnet_hdr off", "multi_queue", "persist on", "user 54321", "group 54322"]
+        {
+            assert!(shown.contains(want), "{want} is missing: {shown}");
+        }
+        let long = TapSpec { name: "0123456789abcdef", ..spec };
+        assert_eq!(link_add_tap(&long).unwrap_err().errno(), Some(22));
+        let bridge = TapSpec { name: "br0", ..spec };
+        rtnl.link_add_bridge("br0", None, None).unwrap();
+        assert_eq!(link_add_tap(&bridge).unwrap_err().errno(), Some(22));
+    });
+}
+
+#[test]
+fn token_buckets_are_read_as_they_were_written() {
+    sandbox(|_| {
+        let mut rtnl = Rtnl::open().unwrap();
+        let index = parent(&mut rtnl);
+        assert_eq!(rtnl.qdisc_root_tbf(index).unwrap(), None);
+        let tbf = Tbf { rate: 125_000, limit: 35_000, buffer: 1_250_000 };
+        match rtnl.qdisc_add_tbf(index, tbf) {
+            Err(error) if error.is_not_found() => return skip("the kernel has no tbf"),
+            made => made.unwrap(),
+        }
+        assert_eq!(rtnl.qdisc_root_tbf(index).unwrap(), Some(tbf));
+        let again = rtnl.qdisc_add_tbf(index, tbf).unwrap_err();
+        assert_eq!(again.to_string(), "file exists");
+    });
+}
+
+#[test]
+fn fast_token_buckets_need_64_bits() {
+    sandbox(|net| {
+        let mut rtnl = Rtnl::open().unwrap();
+        let index = parent(&mut rtnl);
+        let tbf = Tbf { rate: 5_000_000_000, limit: 4_000_000, buffer: 100_000 };
+        match rtnl.qdisc_add_tbf(index, tbf) {
+            Err(error) if error.is_not_found() => return skip("the kernel has no tbf"),
+            made => made.unwrap(),
+        }
+        assert_eq!(rtnl.qdisc_root_tbf(index).unwrap(), Some(tbf));
+        assert!(net.run("tc", &["qdisc", "show", "dev", "up0"]).contains("rate 40Gbit"));
+    });
+}
+
+#[test]
+fn what_comes_in_is_redirected() {
+    sandbox(|net| {
+        let mut rtnl = Rtnl::open().unwrap();
+        let index = parent(&mut rtnl);
+        if !supported("ifb", rtnl.link_add_ifb("ifb-test", 1400)) {
+            return;
+        }
+        let ifb = rtnl.link_by_name("ifb-test").unwrap();
+        assert!(ifb.is_up() && ifb.is_kind("ifb"));
+        assert_eq!((ifb.mtu, ifb.txqlen), (1400, 0));
+        match rtnl.qdisc_add_ingress(index) {
+            Err(error) if error.is_not_found() => return skip("the kernel has no ingress qdisc"),
+            made => made.unwrap(),
+        }
+        match rtnl.filter_add_redirect(index, ifb.index) {
+            Err(error) if error.is_not_found() => {
+                return skip("the kernel has no u32 filter or mirred action");
+            }
+            made => made.unwrap(),
+        }
+        let shown = net.run("tc", &["filter", "show", "dev", "up0", "parent", "ffff:"]);
+        for want in [
+            "protocol all pref 1 u32",
+            "flowid 1:1",
+            "match 00000000/00000000 at 0",
+            "Egress Redirect to device ifb-test",
+        ] {
+            assert!(shown.contains(want), "{want} is missing: {shown}");
+        }
+        let down0 = rtnl.link_by_name("down0").unwrap().index;
+        rtnl.link_set_up(down0).unwrap();
+        net.run("ip", &["address", "add", "10.5.0.1/24", "dev", "down0"]);
+        std::net::UdpSocket::bind("10.5.0.1:0").unwrap().send_to(b"?", "10.5.0.255:9").unwrap_or(0);
+        net.run("ip", &["neigh", "add", "10.5.0.2", "lladdr", "02:00:00:00:00:01", "dev", "down0"]);
+        std::net::UdpSocket::bind("10.5.0.1:0").unwrap().send_to(b"?", "10.5.0.2:9").unwrap();
+        let counted = net.run("ip", &["-s", "-j", "link", "show", "ifb-test"]);
+        assert!(!counted.contains(r#""tx":{"bytes":0,"packets":0"#), "{counted}");
+    });
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ADD's part: one address from each range set, all of them or none.
+
+use std::net::IpAddr;
+
+use cnibox_spec::{ContainerId, IfName, IpConfig};
+use ipnetwork::IpNetwork;
+
+use crate::config::Config;
+use crate::error::{AllocateError, SetError, StoreError};
+use crate::files::Owner;
+use crate::range::{Range, RangeSet, Stretch};
+use crate::sticky;
+use crate::store::{Reserved, Store};
+
+/// Whom addresses are for.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// As written into new files.
+    pub(crate) owner: Owner,
+    /// As found in files of releases that stored no interface.
+    pub(crate) bare: Owner,
+}
+
+impl Attached {
+    pub(crate) fn new(container: &ContainerId, ifname: &IfName) -> Self {
+        Self { owner: Owner::new(container, ifname), bare: Owner::bare(container) }
+    }
+}
+
+/// Reserves one address from each set.
+///
+/// # Errors
+/// A set has none to give, or not every request could be met. What this call reserved is released then; older
+/// reservations of the attachment stay (the reference releases them too).
+pub(crate) fn allocate(
+    store: &mut Store,
+    config: &Config,
+    attached: &Attached,
+) -> Result<Vec<IpConfig>, AllocateError> {
+    let mut made = Vec::with_capacity(config.sets.len());
+    let allocated = allocate_sets(store, config, attached, &mut made);
+    if allocated.is_err() {
+        for address in &made {
+            // The error at hand says more than one from taking back.
+            let _ = store.release(address.address.ip(), &attached.owner);
+        }
+    }
+    allocated.map(|()| made)
+}
+
+fn allocate_sets(
+    store: &mut Store,
+    config: &Config,
+    attached: &Attached,
+    made: &mut Vec<IpConfig>,
+) -> Result<(), AllocateError> {
+    let mut requested = config.requested.clone();
+    for (index, set) in config.sets.iter().enumerate() {
+        let request =
+            requested.iter().position(|ip| set.range_of(*ip).is_some()).map(|at| requested.remove(at));
+        let pick = Pick { store, config, attached, index, set };
+        let picked = match request {
+            Some(ip) => pick.this(ip),
+            None => pick.any(),
+        };
+        made.push(picked.map_err(|source| AllocateError::Set { set: index, source })?);
+    }
+    if requested.is_empty() { Ok(()) } else { Err(AllocateError::Unmet(requested)) }
+}
+
+/// The choice of an address from one range set.
+struct Pick<'a> {
+    store: &'a mut Store,
+    config: &'a Config,
+    attached: &'a Attached,
+    index: usize,
+    set: &'a RangeSet,
+}
+
+impl Pick<'_> {
+    /// The address that the runtime asked for.
+    fn this(self, ip: IpAddr) -> Result<IpConfig, SetError> {
+        let taken = |owner| SetError::Taken { ip, set: self.set.to_string(), owner };
+        let range = *self.set.range_of(ip).ok_or_else(|| taken(None))?;
+        if ip == range.gateway {
+            return Err(SetError::Gateway(ip));
+        }
+        if self.config.exclusion_of(ip).is_some() {
+            return Err(SetError::Excluded(ip));
+        }
+        match self.store.reserve(ip, &self.attached.owner, self.index)? {
+            Reserved::Done => Ok(self.done(ip, &range)),
+            Reserved::Taken(owner) => Err(taken(owner)),
+        }
+    }
+
+    /// An address of the plugin's choice.
+    fn any(mut self) -> Result<IpConfig, SetError> {
+        self.refuse_duplicate()?;
+        if let Some((ip, range)) = self.last_time()? {
+            return Ok(self.done(ip, &range));
+        }
+        loop {
+            if let Some((ip, range)) = self.next()? {
+                return Ok(self.done(ip, &range));
+            }
+            // Before saying so, the files are asked.
+            if !self.store.doubt()? {
+                return Err(SetError::Exhausted(self.set.to_string()));
+            }
+        }
+    }
+
+    /// An attachment has at most one address of a set. What a failed ADD left behind is the caller's to clear by DEL.
+    fn refuse_duplicate(&mut self) -> Result<(), SetError> {
+        for owner in [&self.attached.owner, &self.attached.bare] {
+            let held = self.store.addresses_of(owner)?;
+            let mut held: Vec<_> = held.into_iter().filter(|ip| self.set.range_of(*ip).is_some()).collect();
+            // The reference reports the first by name.
+            held.sort_by_key(ToString::to_string);
+            if let Some(ip) = held.first() {
+                return Err(SetError::Duplicate { ip: *ip, owner: owner.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The address that the attachment had before, if that is remembered and free.
+    fn last_time(&mut self) -> Result<Option<(IpAddr, Range)>, SetError> {
+        let like = self.set.ranges().first().map(|range| range.start).filter(|_| self.config.sticky);
+        let recall = |like| sticky::recall(self.store.dir(), &self.attached.owner, self.index, like);
+        let Some(ip) = like.and_then(recall) else { return Ok(None) };
+        let Some(range) = self.set.range_of(ip).copied() else { return Ok(None) };
+        if ip == range.gateway || self.config.exclusion_of(ip).is_some() {
+            return Ok(None);
+        }
+        let reserved = self.store.reserve(ip, &self.attached.owner, self.index)?;
+        Ok((reserved == Reserved::Done).then_some((ip, range)))
+    }
+
+    /// The next address in turn.
+    fn next(&mut self) -> Result<Option<(IpAddr, Range)>, SetError> {
+        let last = self.store.dir().last_reserved(self.index);
+        for stretch in self.set.stretches(last) {
+            let mut from = Some(stretch.from);
+            while let Some(ip) = candidate(self.store, self.config, &stretch, from)? {
+                if self.store.reserve(ip, &self.attached.owner, self.index)? == Reserved::Done {
+                    return Ok(Some((ip, stretch.range)));
+                }
+                from = crate::range::successor(ip);
+            }
+        }
+        Ok(None)
+    }
+
+    fn done(&self, ip: IpAddr, range: &Range) -> IpConfig {
+        if self.config.sticky {
+            // A preference that cannot be noted is no reason to refuse an address.
+            let _ = sticky::remember(self.store.dir(), &self.attached.owner, self.index, ip);
+        }
+        let address = IpNetwork::new(ip, range.subnet.prefix()).unwrap_or_else(|_| ip.into());
+        IpConfig { interface: None, address, gateway: Some(range.gateway) }
+    }
+}
+
+/// The first address of a stretch, at or after `from`, that may be handed out.
+fn candidate(
+    store: &mut Store,
+    config: &Config,
+    stretch: &Stretch,
+    from: Option<IpAddr>,
+) -> Result<Option<IpAddr>, StoreError> {
+    let mut from = from;
+    while let Some(start) = from.filter(|ip| *ip <= stretch.to) {
+        let Some(ip) = store.first_unused(start, stretch.to)? else { return Ok(None) };
+        if ip != stretch.range.gateway && config.exclusion_of(ip).is_none() {
+            return Ok(Some(ip));
+        }
+        from = config.behind_exclusion(ip);
+    }
+    Ok(None)
+}
+
+/// The first range set that has no address left.
+///
+/// # Errors
+/// The state cannot be read.
+pub(crate) fn exhausted_set<'a>(
+    store: &mut Store,
+    config: &'a Config,
+) -> Result<Option<&'a RangeSet>, StoreError> {
+    for set in &config.sets {
+        let mut left = false;
+        for stretch in set.stretches(None) {
+            left = left || candidate(store, config, &stretch, Some(stretch.from))?.is_some();
+        }
+        if !left {
+            return Ok(Some(set));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who holds what: answered by the index while it can be believed, else by a scan that becomes the next index.
+//! Works under the network's lock only.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::sys::stat::{FileStat, futimens};
+use nix::sys::time::TimeSpec;
+
+use crate::error::FileError;
+use crate::files::{Owner, StateDir};
+use crate::index::{Index, PAGE, Page, Pages, Stamp};
+use crate::scan::{Scan, Stray};
+use crate::{boot, fnv};
+
+/// An answering catalog.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    state: State,
+    /// Where the index is kept; `None` when it cannot be.
+    file: Option<PathBuf>,
+    /// The directory as it was when the catalog was opened.
+    opened: FileStat,
+    changed: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Indexed(Index<FilePages>),
+    Scanned(Scan),
+}
+
+impl Catalog {
+    /// Opens the index of a state directory below `root`, or scans.
+    pub(crate) fn open(dir: &StateDir, root: &Path) -> Result<Self, FileError> {
+        let opened = dir.stat()?;
+        let file =
+            ensure_private(root).then(|| root.join(format!("{:x}-{:x}", opened.st_dev, opened.st_ino)));
+        let pages = file.as_deref().and_then(FilePages::open);
+        let state = match pages.and_then(|pages| Index::open(pages, &stamp(&opened))) {
+            Some(index) => State::Indexed(index),
+            None => State::Scanned(Scan::of(dir)?),
+        };
+        Ok(Self { state, file, opened, changed: false })
+    }
+
+    /// Whether the answers come from the files themselves.
+    pub(crate) fn is_scanned(&self) -> bool {
+        matches!(self.state, State::Scanned(_))
+    }
+
+    /// The scan, made now if there was none.
+    pub(crate) fn scan(&mut self, dir: &StateDir) -> Result<&mut Scan, FileError> {
+        if let State::Indexed(_) = self.state {
+            self.opened = dir.stat()?;
+            self.state = State::Scanned(Scan::of(dir)?);
+            // Whatever made this necessary, the index on disk is not to be used again.
+            self.changed = true;
+        }
+        match &mut self.state {
+            State::Scanned(scan) => Ok(scan),
+            State::Indexed(_) => Err(FileError::new("scan", &dir.path_of("."), ErrorKind::Other)),
+        }
+    }
+
+    /// The addresses that an owner's files are for. An index that names a file which says otherwise is given up.
+    pub(crate) fn addresses_of(&mut self, dir: &StateDir, owner: &Owner) -> Result<Vec<IpAddr>, FileError> {
+        if let State::Indexed(index) = &self.state {
+            let says_so = |ip: &IpAddr| dir.holder(*ip) == crate::files::Holder::Owner(owner.clone());
+            let found = index.addresses_of(owner.as_str());
+            if let Some(found) = found.filter(|found| found.iter().all(says_so)) {
+                return Ok(found);
+            }
+        }
+        Ok(self.scan(dir)?.addresses_of(owner))
+    }
+
+    /// Reservations of an owner that no index holds.
+    pub(crate) fn strays_of(&mut self, owner: &Owner) -> Vec<Stray> {
+        match &mut self.state {
+            State::Indexed(_) => Vec::new(),
+            State::Scanned(scan) => scan.strays.extract_if(.., |stray| stray.owner == *owner).collect(),
+        }
+    }
+
+    /// The first address of `from..=to` that is not taken.
+    pub(crate) fn first_unused(
+        &mut self,
+        dir: &StateDir,
+        (from, to): (IpAddr, IpAddr),
+    ) -> Result<Option<IpAddr>, FileError> {
+        if let State::Indexed(index) = &self.state
+            && let Some(unused) = index.first_unused(from, to)
+        {
+            return Ok(unused);
+        }
+        Ok(self.scan(dir)?.first_unused(from, to))
+    }
+
+    /// Notes a reservation that was made, or found.
+    pub(crate) fn insert(
+        &mut self,
+        dir: &StateDir,
+        owner: Option<&Owner>,
+        ip: IpAddr,
+    ) -> Result<(), FileError> {
+        self.changed = true;
+        match &mut self.state {
+            State::Scanned(scan) => drop(scan.taken.insert(ip, owner.cloned())),
+            State::Indexed(index) => {
+                if index.insert(owner.map(Owner::as_str), ip).is_none() {
+                    self.scan(dir)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a reservation that was removed.
+    pub(crate) fn remove(&mut self, dir: &StateDir, owner: &Owner, ip: IpAddr) -> Result<(), FileError> {
+        self.changed = true;
+        match &mut self.state {
+            State::Scanned(scan) => drop(scan.taken.remove(&ip)),
+            State::Indexed(index) => {
+                if index.remove(owner.as_str(), ip).is_none() {
+                    self.scan(dir)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the index match what was done. Nothing depends on it: when it fails, the next call scans.
+    pub(crate) fn close(self, dir: &StateDir) {
+        let Self { state, file: Some(file), opened, changed } = self else { return };
+        match state {
+            State::Indexed(_) if !changed => {}
+            State::Indexed(mut index) if !index.is_crowded() => {
+                let _ = set_time(dir).and_then(|stamp| index.seal(&stamp));
+            }
+            State::Indexed(index) => drop(index.grown().and_then(|index| save(dir, &file, index))),
+            State::Scanned(scan) => {
+                // Somebody without the lock was at work while the files were read.
+                let disturbed = !changed && dir.stat().map_or(true, |now| stamp(&now) != stamp(&opened));
+                if !disturbed && !scan.has_directories && scan.strays.is_empty() {
+                    let _ = index_of(&scan).and_then(|index| save(dir, &file, index));
+                }
+            }
+        }
+    }
+}
+
+fn index_of(scan: &Scan) -> Option<Index<Vec<Page>>> {
+    let mut index = Index::empty(scan.taken.len() as u64);
+    for (ip, owner) in &scan.taken {
+        index.insert(owner.as_ref().map(Owner::as_str), *ip)?;
+        if index.is_crowded() {
+            index = index.grown()?;
+        }
+    }
+    Some(index)
+}
+
+/// Puts a new index in place of the old one.
+fn save(dir: &StateDir, file: &Path, mut index: Index<Vec<Page>>) -> Option<()> {
+    let stamp = set_time(dir)?;
+    index.seal(&stamp)?;
+    let new = file.with_extension("new");
+    let _ = fs::remove_file(&new);
+    let flags = libc::O_NOFOLLOW;
+    let options = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(flags).open(&new);
+    options.ok()?.write_all_at(&index.into_bytes(), 0).ok()?;
+    fs::rename(&new, file).ok()
+}
+
+/// Sets the directory's modification time to now, to the nanosecond, and answers with the stamp. `None` when the file
+/// system does not keep it: then a later change could go unseen.
+fn set_time(dir: &StateDir) -> Option<Stamp> {
+    let now = TimeSpec::from_duration(SystemTime::now().duration_since(UNIX_EPOCH).ok()?);
+    futimens(dir.fd(), &TimeSpec::UTIME_OMIT, &now).ok()?;
+    let stat = dir.stat().ok()?;
+    (stat.st_mtime == now.tv_sec() && stat.st_mtime_nsec == now.tv_nsec()).then(|| stamp(&stat))
+}
+
+fn stamp(stat: &FileStat) -> Stamp {
+    let mut stamp = [0; 56];
+    let boot = fnv::hash(&[boot::id().as_bytes()]);
+    let fields = [
+        boot.to_le_bytes(),
+        stat.st_dev.to_le_bytes(),
+        stat.st_ino.to_le_bytes(),
+        stat.st_mtime.to_le_bytes(),
+        stat.st_mtime_nsec.to_le_bytes(),
+        stat.st_ctime.to_le_bytes(),
+        stat.st_ctime_nsec.to_le_bytes(),
+    ];
+    stamp.copy_from_slice(fields.as_flattened());
+    stamp
+}
+
+/// Makes the directory of the indexes if need be. Whether nobody else can write there; the directories above are
+/// root's.
+fn ensure_private(root: &Path) -> bool {
+    let mut made = fs::symlink_metadata(root);
+    if made.is_err() && DirBuilder::new().recursive(true).mode(0o700).create(root).is_ok() {
+        made = fs::symlink_metadata(root);
+    }
+    made.is_ok_and(|made| {
+        made.is_dir() && made.uid() == nix::unistd::geteuid().as_raw() && made.mode() & 0o022 == 0
+    })
+}
+
+/// An index's file.
+#[derive(Debug)]
+struct FilePages(File);
+
+impl FilePages {
+    fn open(path: &Path) -> Option<Self> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok().map(Self)
+    }
+}
+
+impl Pages for FilePages {
+    fn page(&self, at: u64) -> Option<Page> {
+        let mut page = [0; PAGE];
+        self.0.read_exact_at(&mut page, at.checked_mul(PAGE as u64)?).ok()?;
+        Some(page)
+    }
+    fn put(&mut self, at: u64, page: &Page) -> Option<()> {
+        self.0.write_all_at(page, at.checked_mul(PAGE as u64)?).ok()
+    }
+    fn count(&self) -> Option<u64> {
+        Some(self.0.metadata().ok()?.len() / PAGE as u64)
+    }
+}

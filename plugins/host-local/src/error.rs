@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Everything that can go wrong, with the reference's texts where it has any.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cnibox_netns::errno::io_text;
+use cnibox_spec::{ArgsError, Code, DecodeError};
+use cnibox_sys::{Coded, Failure};
+use thiserror::Error;
+
+use crate::files::Owner;
+use crate::range::RangeError;
+
+/// A configuration that cannot be used.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub(crate) enum ConfigError {
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Args(#[from] ArgsError),
+    #[error("IPAM config missing 'ipam' key")]
+    MissingIpam,
+    #[error("cannot understand ip: IP <nil> not v4 nor v6")]
+    EmptyRequest,
+    #[error("no IP ranges specified")]
+    NoRanges,
+    #[error("invalid range set {index}: {source}")]
+    RangeSet { index: usize, source: RangeError },
+    #[error("CNI version {0} does not support more than 1 address per family")]
+    OnePerFamily(String),
+    #[error("range set {0} overlaps with {1}")]
+    Overlap(usize, usize),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(error) => error.code(),
+            Self::Args(error) => error.code(),
+            Self::MissingIpam
+            | Self::EmptyRequest
+            | Self::NoRanges
+            | Self::RangeSet { .. }
+            | Self::OnePerFamily(_)
+            | Self::Overlap(..) => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+/// A file operation that failed, told as Go's `os.PathError`.
+#[derive(Debug, Error)]
+#[error("{operation} {}: {}", .path.display(), io_text(.source))]
+pub(crate) struct FileError {
+    operation: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl FileError {
+    pub(crate) fn new(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self { operation, path: path.to_owned(), source: source.into() }
+    }
+}
+
+impl Coded for FileError {
+    fn code(&self) -> Code {
+        Code::IO_FAILURE
+    }
+}
+
+/// The state cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum StoreError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("lock {} is held by another process for more than {} seconds", .path.display(), .waited.as_secs())]
+    Busy { path: PathBuf, waited: Duration },
+}
+
+impl Coded for StoreError {
+    fn code(&self) -> Code {
+        match self {
+            Self::File(error) => error.code(),
+            Self::Busy { .. } => Code::TRY_AGAIN_LATER,
+        }
+    }
+}
+
+/// No address for an attachment.
+#[derive(Debug, Error)]
+pub(crate) enum AllocateError {
+    #[error("failed to allocate for range {set}: {source}")]
+    Set { set: usize, source: SetError },
+    #[error("failed to allocate all requested IPs:{}", .0.iter().map(|ip| format!(" {ip}")).collect::<String>())]
+    Unmet(Vec<IpAddr>),
+}
+
+/// No address from one range set.
+#[derive(Debug, Error)]
+pub(crate) enum SetError {
+    #[error("requested ip {0} is subnet's gateway")]
+    Gateway(IpAddr),
+    #[error("requested ip {0} is excluded from allocation")]
+    Excluded(IpAddr),
+    #[error("requested IP address {ip} is not available in range set {set}")]
+    Taken { ip: IpAddr, set: String, owner: Option<Owner> },
+    #[error("{ip} has been allocated to {}, duplicate allocation is not allowed", .owner.container())]
+    Duplicate { ip: IpAddr, owner: Owner },
+    #[error("no IP addresses available in range set: {0}")]
+    Exhausted(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl SetError {
+    /// Whose the contested address is.
+    fn contested(&self) -> Option<String> {
+        match self {
+            Self::Taken { ip, owner: Some(owner), .. } | Self::Duplicate { ip, owner } => {
+                Some(format!("{ip} belongs to {owner}"))
+            }
+            Self::Taken { owner: None, .. }
+            | Self::Gateway(_)
+            | Self::Excluded(_)
+            | Self::Exhausted(_)
+            | Self::Store(_) => None,
+        }
+    }
+}
+
+impl Coded for AllocateError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Set { source: SetError::Store(error), .. } => error.code(),
+            Self::Set { .. } | Self::Unmet(_) => Code::INTERNAL,
+        }
+    }
+}
+
+impl AllocateError {
+    /// The failure, with the owner of a contested address in its details.
+    pub(crate) fn into_failure(self) -> Failure {
+        let details = match &self {
+            Self::Set { source, .. } => source.contested(),
+            Self::Unmet(_) => None,
+        };
+        let mut failure = Failure::from(self);
+        if let Some(details) = details {
+            failure.add_details(&details);
+        }
+        failure
+    }
+}
+
+/// CHECK found nothing.
+#[derive(Debug, Error)]
+#[error("host-local: Failed to find address added by container {0}")]
+pub(crate) struct NothingAllocated(pub(crate) String);
+
+impl Coded for NothingAllocated {}

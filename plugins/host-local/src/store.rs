@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A network's reservations, locked: the files, and the catalog that finds things in them.
+//!
+//! Owns the order in which files, memory and index change. Must never know a range or a configuration. Invariant: a
+//! call that fails has reserved nothing that it did not report.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cnibox_spec::Attachment;
+
+use crate::boot;
+use crate::catalog::Catalog;
+use crate::error::{FileError, StoreError};
+use crate::files::{Holder, Owner, StateDir};
+use crate::lock::{Lock, PATIENCE};
+
+/// Where the index lives and how long the lock is waited for.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    /// Directory of the indexes.
+    pub(crate) index: PathBuf,
+    /// The longest wait for the lock.
+    pub(crate) patience: Duration,
+}
+
+impl Terms {
+    /// Those of a plugin in use.
+    pub(crate) fn of_host() -> Self {
+        Self { index: PathBuf::from(INDEX_DIR), patience: PATIENCE }
+    }
+}
+
+/// Where indexes live on a host: gone after a boot, and made by whoever needs it.
+const INDEX_DIR: &str = "/run/cnibox/host-local";
+
+/// What came of an attempt to reserve an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reserved {
+    /// It is reserved now.
+    Done,
+    /// It was reserved before, by this owner if that can be told.
+    Taken(Option<Owner>),
+}
+
+/// The locked state of a network.
+#[derive(Debug)]
+pub(crate) struct Store {
+    dir: StateDir,
+    catalog: Catalog,
+    _lock: Lock,
+}
+
+impl Store {
+    /// Opens and locks the state, which is made where it is missing.
+    ///
+    /// # Errors
+    /// It cannot be made, opened, locked in time or read.
+    pub(crate) fn ensure(path: &Path, terms: &Terms) -> Result<Self, StoreError> {
+        Self::lock(StateDir::ensure(path)?, terms)
+    }
+
+    /// Opens and locks the state; `None` when there is none, which is then left so.
+    ///
+    /// # Errors
+    /// Those of [`Store::ensure`].
+    pub(crate) fn open_if_present(path: &Path, terms: &Terms) -> Result<Option<Self>, StoreError> {
+        let dir = StateDir::open_if_present(path)?;
+        dir.map(|dir| Self::lock(dir, terms)).transpose()
+    }
+
+    fn lock(dir: StateDir, terms: &Terms) -> Result<Self, StoreError> {
+        let lock = Lock::take(&dir, terms.patience)?;
+        let catalog = Catalog::open(&dir, &terms.index)?;
+        Ok(Self { dir, catalog, _lock: lock })
+    }
+
+    /// Ends the work: the index is brought up to date and the lock given back.
+    pub(crate) fn close(self) {
+        self.catalog.close(&self.dir);
+    }
+
+    /// The directory, for what is kept beside the reservations.
+    pub(crate) fn dir(&self) -> &StateDir {
+        &self.dir
+    }
+
+    /// The addresses of an owner.
+    pub(crate) fn addresses_of(&mut self, owner: &Owner) -> Result<Vec<IpAddr>, StoreError> {
+        Ok(self.catalog.addresses_of(&self.dir, owner)?)
+    }
+
+    /// Whether any file is an owner's.
+    pub(crate) fn has(&mut self, owner: &Owner) -> Result<bool, StoreError> {
+        Ok(!self.addresses_of(owner)?.is_empty() || !self.catalog.strays_of(owner).is_empty())
+    }
+
+    /// The first address of `from..=to` that is not taken.
+    pub(crate) fn first_unused(&mut self, from: IpAddr, to: IpAddr) -> Result<Option<IpAddr>, StoreError> {
+        Ok(self.catalog.first_unused(&self.dir, (from, to))?)
+    }
+
+    /// Reads all files again unless that was done already. `false`: it was.
+    pub(crate) fn doubt(&mut self) -> Result<bool, StoreError> {
+        let news = !self.catalog.is_scanned();
+        self.catalog.scan(&self.dir)?;
+        Ok(news)
+    }
+
+    /// Reserves an address and remembers it as the range set's last. What a crash left empty or damaged is replaced:
+    /// all writers hold the lock, so nobody is about to fill it.
+    pub(crate) fn reserve(&mut self, ip: IpAddr, owner: &Owner, set: usize) -> Result<Reserved, StoreError> {
+        if !self.dir.create(ip, owner)? {
+            let holder = self.dir.holder(ip);
+            let replaced = match &holder {
+                Holder::Debris => {
+                    self.dir.remove_if_present(&ip.to_string()).is_ok() && self.dir.create(ip, owner)?
+                }
+                Holder::Nobody => self.dir.create(ip, owner)?,
+                Holder::Owner(_) | Holder::Unknown => false,
+            };
+            if !replaced {
+                return self.found_taken(ip, holder);
+            }
+        }
+        if let Err(error) = self.dir.set_last_reserved(set, ip) {
+            let _ = self.dir.remove_if_present(&ip.to_string());
+            return Err(error.into());
+        }
+        self.catalog.insert(&self.dir, Some(owner), ip)?;
+        Ok(Reserved::Done)
+    }
+
+    fn found_taken(&mut self, ip: IpAddr, holder: Holder) -> Result<Reserved, StoreError> {
+        let owner = match holder {
+            Holder::Owner(owner) => Some(owner),
+            Holder::Nobody | Holder::Debris | Holder::Unknown => None,
+        };
+        self.catalog.insert(&self.dir, owner.as_ref(), ip)?;
+        Ok(Reserved::Taken(owner))
+    }
+
+    /// Releases one address.
+    pub(crate) fn release(&mut self, ip: IpAddr, owner: &Owner) -> Result<(), StoreError> {
+        self.dir.remove_if_present(&ip.to_string())?;
+        Ok(self.catalog.remove(&self.dir, owner, ip)?)
+    }
+
+    /// Releases everything of an owner; answers with how much that was.
+    ///
+    /// # Errors
+    /// The first file that could not be removed; the others were.
+    pub(crate) fn release_all(&mut self, owner: &Owner) -> Result<usize, StoreError> {
+        let addresses = self.addresses_of(owner)?;
+        let strays = self.catalog.strays_of(owner);
+        strays.iter().for_each(|stray| stray.remove());
+        let released: Vec<_> = addresses.iter().map(|ip| self.release(*ip, owner)).collect();
+        released.into_iter().collect::<Result<Vec<()>, _>>().map(|done| done.len() + strays.len())
+    }
+
+    /// Releases every reservation whose attachment is not in `valid`, and what crashes left. A reservation without an
+    /// interface is its container's. What no plugin wrote stays.
+    ///
+    /// # Errors
+    /// The first file that could not be removed; the others were.
+    pub(crate) fn retain(&mut self, valid: &[Attachment]) -> Result<(), StoreError> {
+        let lives = |owner: &Owner| {
+            let mut of_container = valid.iter().filter(|live| live.container_id == owner.container());
+            of_container.any(|live| owner.ifname().is_none_or(|ifname| ifname == live.ifname))
+        };
+        self.release_where(|_, _, owner| owner.is_attachment() && !lives(owner))?;
+        let debris = std::mem::take(&mut self.catalog.scan(&self.dir)?.debris);
+        let removed: Vec<_> = debris.iter().map(|ip| self.dir.remove_if_present(&ip.to_string())).collect();
+        removed.into_iter().collect::<Result<Vec<_>, FileError>>()?;
+        Ok(())
+    }
+
+    /// Releases what was reserved before the host last booted, and notes this boot.
+    ///
+    /// # Errors
+    /// The first file that could not be removed; the others were.
+    pub(crate) fn reclaim_other_boots(&mut self) -> Result<(), StoreError> {
+        if boot::is_another(&self.dir) {
+            self.release_where(|dir, ip, _| boot::predates(dir, &ip.to_string()))?;
+        }
+        Ok(boot::note_this(&self.dir)?)
+    }
+
+    fn release_where(
+        &mut self,
+        condemned: impl Fn(&StateDir, IpAddr, &Owner) -> bool,
+    ) -> Result<(), StoreError> {
+        let scan = self.catalog.scan(&self.dir)?;
+        let owned = scan.taken.iter().filter_map(|(ip, owner)| Some((*ip, owner.clone()?)));
+        let owned: Vec<_> = owned.filter(|(ip, owner)| condemned(&self.dir, *ip, owner)).collect();
+        let released: Vec<_> = owned.iter().map(|(ip, owner)| self.release(*ip, owner)).collect();
+        released.into_iter().collect()
+    }
+}
