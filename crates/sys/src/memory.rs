@@ -97,7 +97,9 @@ impl Memory {
     }
 
     fn path(&self, memo: &Memo) -> PathBuf {
-        self.dir.join(component(&memo.container)).join(component(&format!("{}:{}", memo.network, memo.ifname)))
+        self.dir
+            .join(component(&memo.container))
+            .join(component(&format!("{}:{}", memo.network, memo.ifname)))
     }
 }
 
@@ -164,7 +166,10 @@ mod tests {
         memory.note(&one);
         memory.note(&other);
         assert_eq!(memory.recall(&one), Some(one.clone()));
-        assert_eq!((memory.of_container("c").len(), memory.of_container("d").len(), memory.all().len()), (2, 0, 2));
+        assert_eq!(
+            (memory.of_container("c").len(), memory.of_container("d").len(), memory.all().len()),
+            (2, 0, 2)
+        );
         memory.forget(&one);
         memory.forget(&one);
         assert_eq!(memory.all(), [other.clone()]);

@@ -205,15 +205,24 @@ mod tests {
     #[test]
     fn a_backend_that_is_not_there_is_named() {
         let error = Backend::choose(load(r#"{"backend":"firewalld"}"#).unwrap().backend).unwrap_err();
-        assert_eq!((error.code(), error.to_string().as_str()), (Code(2), r#"unsupported field: backend "firewalld""#));
+        assert_eq!(
+            (error.code(), error.to_string().as_str()),
+            (Code(2), r#"unsupported field: backend "firewalld""#)
+        );
     }
 
     #[test]
     fn wrong_configurations_get_the_references_texts() {
         let cases = [
             (r#"{"ingressPolicy":"foo"}"#, r#"unknown ingress policy: "foo""#),
-            (r#"{"backend":1}"#, "failed to load netconf: json: cannot unmarshal number into Go struct field FirewallNetConf.backend of type string"),
-            (r#"{"firewalldZone":[]}"#, "failed to load netconf: json: cannot unmarshal array into Go struct field FirewallNetConf.firewalldZone of type string"),
+            (
+                r#"{"backend":1}"#,
+                "failed to load netconf: json: cannot unmarshal number into Go struct field FirewallNetConf.backend of type string",
+            ),
+            (
+                r#"{"firewalldZone":[]}"#,
+                "failed to load netconf: json: cannot unmarshal array into Go struct field FirewallNetConf.firewalldZone of type string",
+            ),
             (r#"{"iptablesAdminChainName":"a b"}"#, r#"invalid iptablesAdminChainName "a b""#),
         ];
         for (text, message) in cases {

@@ -47,7 +47,9 @@ impl Coded for FirewallError {
         match self {
             Self::Rules(error) if error.is_transient() => Code::TRY_AGAIN_LATER,
             Self::NotAvailable(_) => Code::PLUGIN_NOT_AVAILABLE,
-            Self::NoTool { .. } | Self::Rules(_) | Self::NoChainRule { .. } | Self::NoRule(_) => Code::INTERNAL,
+            Self::NoTool { .. } | Self::Rules(_) | Self::NoChainRule { .. } | Self::NoRule(_) => {
+                Code::INTERNAL
+            }
         }
     }
 }
@@ -121,7 +123,11 @@ impl Plugin for Firewall {
 }
 
 /// Writes the rules of all families, all of them or none.
-fn install(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>, desired: &[Desired]) -> Result<(), Failure> {
+fn install(
+    request: &Request<'_, Config, AddArgs>,
+    sys: &mut Sys<'_>,
+    desired: &[Desired],
+) -> Result<(), Failure> {
     if desired.is_empty() {
         return Ok(());
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the plugin does in a real kernel beyond what the reference does.
 
+#![expect(clippy::unwrap_used, reason = "a test panics")]
+
 use cnibox_testkit::{Call, Sandbox, sandbox};
 use serde_json::{Value, json};
 
@@ -47,7 +49,10 @@ fn del_needs_no_result_and_can_be_repeated() {
 fn del_works_on_a_host_without_rules_or_tools() {
     sandbox(|net| {
         let before = net.snapshot();
-        call(net, "DEL", "one", &conf(&["10.22.0.2/16", "fd22::2/64"])).env("PATH", "/nowhere").run().success();
+        call(net, "DEL", "one", &conf(&["10.22.0.2/16", "fd22::2/64"]))
+            .env("PATH", "/nowhere")
+            .run()
+            .success();
         before.assert_same(&net.snapshot());
     });
 }
@@ -59,7 +64,10 @@ fn check_names_what_is_missing_and_creates_nothing() {
         conf["ingressPolicy"] = json!("isolated");
         let before = net.snapshot();
         let (_, message) = call(net, "CHECK", "one", &conf).run().failure();
-        assert_eq!(message, "expected FORWARD rule [-m comment --comment CNI firewall plugin rules -j CNI-FORWARD] not found");
+        assert_eq!(
+            message,
+            "expected FORWARD rule [-m comment --comment CNI firewall plugin rules -j CNI-FORWARD] not found"
+        );
         before.assert_same(&net.snapshot());
         call(net, "ADD", "one", &conf).run().success();
         call(net, "CHECK", "one", &conf).run().success();
@@ -69,7 +77,10 @@ fn check_names_what_is_missing_and_creates_nothing() {
         for rule in rules {
             net.run("sh", &["-c", &format!("iptables {}", rule.replacen("-A", "-D", 1))]);
             let (code, message) = call(net, "CHECK", "one", &conf).run().failure();
-            assert!(code == 999 && message.starts_with("expected ") && message.ends_with(" not found"), "{message}");
+            assert!(
+                code == 999 && message.starts_with("expected ") && message.ends_with(" not found"),
+                "{message}"
+            );
             call(net, "DEL", "one", &conf).run().success();
             call(net, "ADD", "one", &conf).run().success();
             call(net, "CHECK", "one", &conf).run().success();

@@ -2,6 +2,8 @@
 //! The rules that ADD and DEL leave are those of the Go plugin, byte for byte and in its order. `CNIBOX_REFERENCE` names
 //! the directory of the Go plugins.
 
+#![expect(clippy::unwrap_used, reason = "a test panics")]
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -50,7 +52,8 @@ fn container(conf: &Value) -> String {
 
 /// What `iptables-save` of both families shows, and how nft sees the same rules.
 fn rules(net: &Sandbox) -> String {
-    let all = [net.run("iptables-save", &[]), net.run("ip6tables-save", &[]), net.run("nft", &["list", "ruleset"])];
+    let all =
+        [net.run("iptables-save", &[]), net.run("ip6tables-save", &[]), net.run("nft", &["list", "ruleset"])];
     all.concat().lines().filter(|line| !line.starts_with('#')).map(|line| steady(line) + "\n").collect()
 }
 
@@ -109,13 +112,19 @@ fn rules_are_those_of_the_reference() {
     }
     let policy = |policy: &str, ips: &[&str]| conf(&json!({"ingressPolicy": policy}), ips);
     let cases = [
-        ("open", vec![conf(&json!({}), &["10.22.0.2/16"]), conf(&json!({}), &["10.22.0.3/16", "10.23.0.3/16"])]),
+        (
+            "open",
+            vec![conf(&json!({}), &["10.22.0.2/16"]), conf(&json!({}), &["10.22.0.3/16", "10.23.0.3/16"])],
+        ),
         ("IPv6", vec![conf(&json!({"backend": ""}), &["fd22::2/64"])]),
         ("no addresses", vec![conf(&json!({}), &[])]),
-        ("admin chains", vec![
-            conf(&json!({"iptablesAdminChainName": "NOMAD-ADMIN"}), &["10.22.0.2/16"]),
-            conf(&json!({}), &["10.22.0.3/16"]),
-        ]),
+        (
+            "admin chains",
+            vec![
+                conf(&json!({"iptablesAdminChainName": "NOMAD-ADMIN"}), &["10.22.0.2/16"]),
+                conf(&json!({}), &["10.22.0.3/16"]),
+            ],
+        ),
         ("same-bridge", vec![policy("same-bridge", &["10.22.0.2/16"]), policy("open", &["10.22.0.3/16"])]),
         ("isolated", vec![policy("isolated", &["10.22.0.2/16"]), policy("same-bridge", &["10.22.0.3/16"])]),
     ];
@@ -145,7 +154,13 @@ fn dual_stack_has_the_rules_of_the_reference() {
         let mut saved = String::new();
         sandbox(|net| {
             assert_eq!(call(net, by, "ADD", &conf).0, 0);
-            let plain = |text: String| text.lines().filter(|line| line.starts_with('-')).map(str::to_owned).collect::<Vec<_>>().join("\n");
+            let plain = |text: String| {
+                text.lines()
+                    .filter(|line| line.starts_with('-'))
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            };
             saved = plain(net.run("iptables-save", &[])) + "\n" + &plain(net.run("ip6tables-save", &[]));
         });
         saved
@@ -163,8 +178,14 @@ fn wrong_input_gets_the_references_text_and_changes_nothing() {
         conf(&json!({"backend": 1}), &["10.22.0.2/16"]),
         conf(&json!({"prevResult": null}), &[]),
         conf(&json!({"cniVersion": "0.3.1"}), &["10.22.0.2/16"]),
-        conf(&json!({"ingressPolicy": "isolated", "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.2/8"}]}}), &[]),
-        conf(&json!({"ingressPolicy": "isolated", "prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": ""}], "ips": [{"address": "10.0.0.2/8"}]}}), &[]),
+        conf(
+            &json!({"ingressPolicy": "isolated", "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.2/8"}]}}),
+            &[],
+        ),
+        conf(
+            &json!({"ingressPolicy": "isolated", "prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": ""}], "ips": [{"address": "10.0.0.2/8"}]}}),
+            &[],
+        ),
     ];
     for conf in cases {
         sandbox(|net| {
@@ -172,7 +193,11 @@ fn wrong_input_gets_the_references_text_and_changes_nothing() {
             let (status, ours) = call(net, By::Ours, "ADD", &conf);
             before.assert_same(&net.snapshot());
             let (_, want) = call(net, By::Go, "ADD", &conf);
-            assert_eq!((status, &ours["msg"], &ours["details"]), (1, &want["msg"], &want["details"]), "{conf}");
+            assert_eq!(
+                (status, &ours["msg"], &ours["details"]),
+                (1, &want["msg"], &want["details"]),
+                "{conf}"
+            );
         });
     }
 }

@@ -49,7 +49,13 @@ fn compare(layout: &iptables::Layout, engine: &mut Engine) -> Result<(), Drift> 
     if !engine.chain_exists(&table, &layout.chain)? {
         return Err(Drift::NoChain(layout.chain.clone()));
     }
-    expect(layout, engine, &layout.chain, &layout.own, list(layout.own.iter().map(|rule| list(rule.to_args()))))?;
+    expect(
+        layout,
+        engine,
+        &layout.chain,
+        &layout.own,
+        list(layout.own.iter().map(|rule| list(rule.to_args()))),
+    )?;
     expect(layout, engine, iptables::TOP, &layout.entries, list(layout.entries.iter().map(conditions)))?;
     for placed in &layout.shared {
         let rules = std::slice::from_ref(&placed.rule);
@@ -76,7 +82,8 @@ fn expect(
 ) -> Result<(), Drift> {
     let table = TableRef::Xt(layout.family, Table::Nat);
     let listed = engine.rules(&table, chain)?;
-    let is_listed = |rule: &Rule| listed.iter().any(|info| info.xt.as_ref().is_some_and(|xt| xt.is_same(rule)));
+    let is_listed =
+        |rule: &Rule| listed.iter().any(|info| info.xt.as_ref().is_some_and(|xt| xt.is_same(rule)));
     for rule in rules {
         if !is_listed(rule) && !engine.rule_exists(layout.family, Table::Nat, chain, rule)? {
             return Err(Drift::NoRule { rules: text, chain: chain.to_owned() });
@@ -96,7 +103,9 @@ fn compare_native(layout: &nftables::Layout, owner: &Owner, sys: &mut Sys<'_>) -
         return Err(PortmapError::MissingNative(nftables::PORTS).into());
     }
     let masquerade = layout.masquerade.as_ref().map_or(0, Vec::len);
-    if masquerade > 0 && read(layout.family, nftables::MASQUERADE, sys)?.iter().filter(own).count() < masquerade {
+    if masquerade > 0
+        && read(layout.family, nftables::MASQUERADE, sys)?.iter().filter(own).count() < masquerade
+    {
         return Err(PortmapError::MissingNative(nftables::MASQUERADE).into());
     }
     if layout.ports.is_empty() {

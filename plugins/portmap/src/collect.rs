@@ -42,7 +42,12 @@ pub(crate) fn stale(network: &str, valid: &[Attachment], sys: &mut Sys<'_>) -> R
     Failure::collect(failures)
 }
 
-fn from_iptables(network: &str, valid: &[Attachment], family: Family, sys: &mut Sys<'_>) -> Result<(), Error> {
+fn from_iptables(
+    network: &str,
+    valid: &[Attachment],
+    family: Family,
+    sys: &mut Sys<'_>,
+) -> Result<(), Error> {
     let table = TableRef::Xt(family, Table::Nat);
     let engine = sys.engine()?;
     let listed = match engine.rules(&table, iptables::TOP) {
@@ -55,7 +60,8 @@ fn from_iptables(network: &str, valid: &[Attachment], family: Family, sys: &mut 
         .map(|live| Owner { network: network.to_owned(), container: live.container_id.clone() }.xt_comment())
         .collect();
     let stale = listed.into_iter().filter_map(|rule| {
-        let comment = rule.comment.filter(|comment| comment.starts_with(&start) && !live.contains(comment))?;
+        let comment =
+            rule.comment.filter(|comment| comment.starts_with(&start) && !live.contains(comment))?;
         let chain = rule.jump.filter(|chain| chain.starts_with(DNAT_PREFIX))?;
         belongs(&comment, &start, network, &chain).then_some(chain)
     });

@@ -387,7 +387,8 @@ fn refuse_escapes(words: &[String]) -> Result<(), ConfigError> {
 #[must_use]
 pub(crate) fn container_addresses(result: &CniResult, ifname: &str) -> Vec<IpNetwork> {
     let usable = |index: Option<i64>| {
-        let interface = index.and_then(|index| usize::try_from(index).ok()).and_then(|i| result.interfaces.get(i));
+        let interface =
+            index.and_then(|index| usize::try_from(index).ok()).and_then(|i| result.interfaces.get(i));
         interface.is_none_or(|interface| interface.name == ifname && !interface.sandbox.is_empty())
     };
     let first = |v4: bool| {

@@ -48,9 +48,10 @@ impl Layout {
     pub(crate) fn new(config: &Config, owner: &Owner, address: IpNetwork) -> Self {
         let family = Family::of(address.ip());
         let mut shared = if config.snat { masquerade_marked(&config.marking) } else { Vec::new() };
-        shared.extend(["PREROUTING", "OUTPUT"].map(|chain| {
-            placed(chain, vec![Match::DestinationLocal], Target::Jump(TOP.to_owned()))
-        }));
+        shared.extend(
+            ["PREROUTING", "OUTPUT"]
+                .map(|chain| placed(chain, vec![Match::DestinationLocal], Target::Jump(TOP.to_owned()))),
+        );
         let mappings = config.mappings.iter().filter(|mapping| mapping.applies_to(family));
         Self {
             family,
@@ -140,9 +141,8 @@ fn masquerade_marked(marking: &Marking) -> Vec<Placed> {
 fn forward(config: &Config, mapping: &Mapping, address: IpNetwork) -> Vec<Rule> {
     let mut base = vec![Match::DestinationPort { protocol: mapping.protocol, port: mapping.host_port }];
     base.extend(mapping.destination().map(Match::destination));
-    let with = |condition: Option<Match>, target| {
-        Rule::new(base.iter().cloned().chain(condition).collect(), target)
-    };
+    let with =
+        |condition: Option<Match>, target| Rule::new(base.iter().cloned().chain(condition).collect(), target);
     let mut rules = Vec::new();
     if config.snat {
         let mark = || {

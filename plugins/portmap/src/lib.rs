@@ -56,7 +56,9 @@ enum PortmapError {
 impl Coded for PortmapError {
     fn code(&self) -> Code {
         match self {
-            Self::Iptables(error) | Self::Nftables(error) | Self::NftTeardown(error) if error.is_transient() => {
+            Self::Iptables(error) | Self::Nftables(error) | Self::NftTeardown(error)
+                if error.is_transient() =>
+            {
                 Code::TRY_AGAIN_LATER
             }
             Self::Teardown { source, .. } if source.is_transient() => Code::TRY_AGAIN_LATER,
@@ -87,7 +89,8 @@ impl Plugin for Portmap {
         if request.config.mappings.is_empty() {
             return Ok(prev_result.clone());
         }
-        let outcome = desired(request, sys, Verb::Add).and_then(|desired| setup::install(request, sys, &desired));
+        let outcome =
+            desired(request, sys, Verb::Add).and_then(|desired| setup::install(request, sys, &desired));
         if let Err(mut failure) = outcome {
             let owner = Attachment::new(&request.conf.network, &request.args.container, &request.args.ifname);
             if let Err(error) = sys.mark_attachment_failed(prev_result, &owner) {

@@ -31,7 +31,8 @@ impl Layout {
         let family = Family::of(address.ip());
         let comment = owner.nft_comment();
         let port = |mapping: &crate::config::Mapping| {
-            let mut statements: Vec<_> = mapping.destination().map(Statement::destination).into_iter().collect();
+            let mut statements: Vec<_> =
+                mapping.destination().map(Statement::destination).into_iter().collect();
             statements.push(Statement::destination_port(mapping.protocol, mapping.host_port));
             statements.push(Statement::Dnat(SocketAddr::new(address.ip(), mapping.container_port)));
             Rule::new(statements).with_comment(&comment)

@@ -75,7 +75,10 @@ pub(crate) fn udp_flows(mappings: &[Mapping], families: &[Family]) -> Vec<Flow> 
     };
     let udp = mappings.iter().filter(|mapping| mapping.protocol == Protocol::Udp);
     udp.flat_map(|mapping| {
-        families.iter().filter(|family| mapping.applies_to(**family)).map(move |family| flow(mapping, *family))
+        families
+            .iter()
+            .filter(|family| mapping.applies_to(**family))
+            .map(move |family| flow(mapping, *family))
     })
     .collect()
 }

@@ -24,9 +24,16 @@ pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'
     let mut flows = udp_flows(&request.config.mappings, &FAMILIES);
     failures.extend(from_iptables(&owner, sys, &mut flows));
     failures.extend(from_nftables(&owner.nft_comment(), sys));
-    Memory::of(MEMORY).forget(&Memo::new(&request.conf.network, &request.args.container, &request.args.ifname));
+    Memory::of(MEMORY).forget(&Memo::new(
+        &request.conf.network,
+        &request.args.container,
+        &request.args.ifname,
+    ));
     if let Err(error) = conntrack::flush(&flows) {
-        sys.warn(format_args!("failed to delete stale UDP conntrack entries for {}: {error}", owner.container));
+        sys.warn(format_args!(
+            "failed to delete stale UDP conntrack entries for {}: {error}",
+            owner.container
+        ));
     }
     Failure::collect(failures)
 }
@@ -62,7 +69,8 @@ fn remove_family(owner: &Owner, family: Family, sys: &mut Sys<'_>) -> Result<Vec
     if !engine.chain_exists(&table, &owner.dnat_chain())? {
         return Ok(Vec::new());
     }
-    let flows = engine.rules(&table, &owner.dnat_chain())?.iter().filter_map(|info| flow_of(info, family)).collect();
+    let flows =
+        engine.rules(&table, &owner.dnat_chain())?.iter().filter_map(|info| flow_of(info, family)).collect();
     engine.apply(&iptables::remove(owner, family))?;
     Ok(flows)
 }
@@ -74,7 +82,10 @@ pub(crate) fn from_nftables(comment: &str, sys: &mut Sys<'_>) -> Vec<Failure> {
         let batch = nftables::remove(comment, family);
         let removed = sys.engine().and_then(|engine| engine.apply(&batch));
         if let Err(error) = removed
-            && sys.engine().and_then(|engine| engine.chain_exists(&nftables::table_ref(family), nftables::PORTS)).is_ok()
+            && sys
+                .engine()
+                .and_then(|engine| engine.chain_exists(&nftables::table_ref(family), nftables::PORTS))
+                .is_ok()
         {
             failures.push(PortmapError::NftTeardown(error).into());
         }
@@ -86,7 +97,11 @@ pub(crate) fn from_nftables(comment: &str, sys: &mut Sys<'_>) -> Vec<Failure> {
 fn flow_of(info: &RuleInfo, family: Family) -> Option<Flow> {
     let rule = info.xt.as_ref()?;
     let port = rule.matches.iter().find_map(|condition| {
-        if let Match::DestinationPort { protocol: Protocol::Udp, port } = condition { Some(*port) } else { None }
+        if let Match::DestinationPort { protocol: Protocol::Udp, port } = condition {
+            Some(*port)
+        } else {
+            None
+        }
     })?;
     let address = info.destination.map(|net| net.ip());
     Some(Flow { family, protocol: Protocol::Udp, port, address })

@@ -32,13 +32,20 @@ pub(crate) fn install(
     done?;
     // The rules are in place: nothing from here on is worth failing for.
     if let Err(error) = conntrack::flush(&desired.flows) {
-        sys.warn(format_args!("failed to delete stale UDP conntrack entries for {}: {error}", request.args.container));
+        sys.warn(format_args!(
+            "failed to delete stale UDP conntrack entries for {}: {error}",
+            request.args.container
+        ));
     }
     Ok(())
 }
 
 /// A foreign chain that marks must be there already; the kernel's own answer would not name it.
-fn require_mark_chain(config: &Config, layouts: &[iptables::Layout], sys: &mut Sys<'_>) -> Result<(), Failure> {
+fn require_mark_chain(
+    config: &Config,
+    layouts: &[iptables::Layout],
+    sys: &mut Sys<'_>,
+) -> Result<(), Failure> {
     let Marking::Chain(chain) = &config.marking else { return Ok(()) };
     for layout in layouts.iter().filter(|layout| config.snat && !layout.own.is_empty()) {
         let table = TableRef::Xt(layout.family, Table::Nat);
@@ -49,7 +56,11 @@ fn require_mark_chain(config: &Config, layouts: &[iptables::Layout], sys: &mut S
     Ok(())
 }
 
-fn install_iptables(sys: &mut Sys<'_>, desired: &Desired, layouts: &[iptables::Layout]) -> Result<(), Failure> {
+fn install_iptables(
+    sys: &mut Sys<'_>,
+    desired: &Desired,
+    layouts: &[iptables::Layout],
+) -> Result<(), Failure> {
     let (mut batch, mut undo) = (Batch::new(), Batch::new());
     for layout in layouts {
         let leftovers = Leftovers::read(layout, sys).map_err(PortmapError::Iptables)?;
@@ -58,7 +69,9 @@ fn install_iptables(sys: &mut Sys<'_>, desired: &Desired, layouts: &[iptables::L
     }
     batch.extend(desired.install());
     Txn::run(sys, |tx| {
-        tx.attempt(Undo::Rules(undo), |sys| sys.engine().and_then(|engine| engine.apply(&batch)).map_err(PortmapError::Iptables))?;
+        tx.attempt(Undo::Rules(undo), |sys| {
+            sys.engine().and_then(|engine| engine.apply(&batch)).map_err(PortmapError::Iptables)
+        })?;
         tx.shared(|sys| open_localnet(sys, desired))
     })
 }
@@ -123,7 +136,9 @@ fn install_nftables(
     batch.extend(desired.install());
     memory.note(&Memo { notes: nftables::notes(layouts), ..attachment.clone() });
     Txn::run(sys, |tx| {
-        tx.attempt(Undo::Rules(undo), |sys| sys.engine().and_then(|engine| engine.apply(&batch)).map_err(PortmapError::Nftables))?;
+        tx.attempt(Undo::Rules(undo), |sys| {
+            sys.engine().and_then(|engine| engine.apply(&batch)).map_err(PortmapError::Nftables)
+        })?;
         tx.shared(|sys| open_localnet(sys, desired))
     })
     .inspect_err(|_| memory.forget(attachment))

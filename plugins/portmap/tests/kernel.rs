@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the plugin does in a real kernel beyond what the reference does.
 
+#![expect(clippy::unwrap_used, reason = "a test panics")]
+
 use cnibox_testkit::{Call, Sandbox, sandbox};
 use serde_json::{Value, json};
 
@@ -47,7 +49,12 @@ fn dnat(net: &Sandbox) -> Vec<String> {
     let listed = net.run("iptables-save", &["-t", "nat"]) + &net.run("ip6tables-save", &["-t", "nat"]);
     let native = net.run("nft", &["list", "ruleset"]);
     let native = native.lines().filter(|line| line.contains("comment \"") && line.contains("dnat to"));
-    listed.lines().filter(|line| line.contains("DNAT --to")).chain(native).map(|line| line.trim().to_owned()).collect()
+    listed
+        .lines()
+        .filter(|line| line.contains("DNAT --to"))
+        .chain(native)
+        .map(|line| line.trim().to_owned())
+        .collect()
 }
 
 const DUAL: &[&str] = &["10.22.0.2/16", "fd22::2/64"];
@@ -106,7 +113,10 @@ fn a_repeated_add_doubles_nothing_and_the_last_address_wins() {
             call(net, "ADD", "one", &conf(backend, "mynet", &["10.22.0.3/16"])).run().success();
             let rules = dnat(net);
             let v4: Vec<_> = rules.iter().filter(|rule| rule.contains("10.22.")).collect();
-            assert!(v4.len() == 2 && v4.iter().all(|rule| rule.contains("10.22.0.3")), "{backend}: {rules:?}");
+            assert!(
+                v4.len() == 2 && v4.iter().all(|rule| rule.contains("10.22.0.3")),
+                "{backend}: {rules:?}"
+            );
             call(net, "CHECK", "one", &conf(backend, "mynet", &["10.22.0.3/16"])).run().success();
         });
     }
@@ -124,7 +134,10 @@ fn check_fails_when_any_rule_is_gone() {
         for rule in rules {
             net.run("sh", &["-c", &format!("iptables -t nat {}", rule.replacen("-A", "-D", 1))]);
             let (code, message) = call(net, "CHECK", "one", &conf).run().failure();
-            assert!(code == 999 && message.starts_with("could not check ipv4 dnat: rule "), "{rule}: {message}");
+            assert!(
+                code == 999 && message.starts_with("could not check ipv4 dnat: rule "),
+                "{rule}: {message}"
+            );
             call(net, "ADD", "one", &conf).run().success();
             call(net, "CHECK", "one", &conf).run().success();
         }
@@ -161,7 +174,10 @@ fn gc_removes_what_belongs_to_dead_containers_of_the_network() {
         for backend in ["iptables", "nftables"] {
             call(net, "ADD", "dead", &conf(backend, "mynet", DUAL)).run().success();
             call(net, "ADD", "live", &conf(backend, "mynet", &["10.22.0.3/16"])).run().success();
-            call(net, "ADD", "dead", &conf(backend, "elsewhere", &["10.22.0.4/16"])).env("CNI_IFNAME", "eth0").run().success();
+            call(net, "ADD", "dead", &conf(backend, "elsewhere", &["10.22.0.4/16"]))
+                .env("CNI_IFNAME", "eth0")
+                .run()
+                .success();
             call(net, "ADD", "alone", &conf(backend, "mynet", &["10.22.0.5/16"])).run().success();
         }
         gc(json!([{"containerID": "live", "ifname": "eth0"}]));
@@ -202,7 +218,10 @@ fn an_add_that_fails_leaves_nothing() {
         let before = net.snapshot();
         // A chain of the container's name that is no chain of rules: a base chain with other parameters.
         net.run("nft", &["add", "table", "ip6", "cni_hostport"]);
-        net.run("nft", &["add", "chain", "ip6", "cni_hostport", "prerouting", "{ type filter hook input priority 5; }"]);
+        net.run(
+            "nft",
+            &["add", "chain", "ip6", "cni_hostport", "prerouting", "{ type filter hook input priority 5; }"],
+        );
         let (code, message) = call(net, "ADD", "one", &conf("nftables", "mynet", DUAL)).run().failure();
         assert_eq!(code, 999);
         assert!(message.starts_with("unable to set up nftables rules for port mappings: "), "{message}");

@@ -2,6 +2,8 @@
 //! The rules that ADD and DEL leave are those of the Go plugin, byte for byte and in its order. `CNIBOX_REFERENCE` names
 //! the directory of the Go plugins.
 
+#![expect(clippy::unwrap_used, reason = "a test panics")]
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -68,7 +70,8 @@ fn rules(net: &Sandbox) -> String {
     let mut tables: Vec<_> = tables.map(|table| format!("{table}\n")).collect();
     tables.sort();
     let localnet = net.run("sysctl", &["-n", "net.ipv4.conf.br0.route_localnet"]);
-    let all = saved.into_iter().chain(tables).chain([format!("route_localnet={localnet}")]).collect::<String>();
+    let all =
+        saved.into_iter().chain(tables).chain([format!("route_localnet={localnet}")]).collect::<String>();
     all.lines().filter(|line| !line.starts_with('#')).map(|line| steady(line) + "\n").collect()
 }
 
@@ -138,15 +141,38 @@ fn cases() -> Vec<(&'static str, Value)> {
         ("no snat", conf(&json!({"snat": false}), &mixed(), &dual())),
         ("mark bit", conf(&json!({"markMasqBit": 5}), &one(), &dual())),
         ("mark bit 31", conf(&json!({"markMasqBit": 31}), &one(), &v4())),
-        ("conditions", conf(&json!({"conditionsV4": ["-s", "192.0.2.0/24"], "conditionsV6": ["!", "-s", "2001:db8::/32"]}), &one(), &dual())),
-        ("odd conditions", conf(&json!({"conditionsV4": ["-m", "tcp", "--sport", "1024:65535"]}), &one(), &dual())),
+        (
+            "conditions",
+            conf(
+                &json!({"conditionsV4": ["-s", "192.0.2.0/24"], "conditionsV6": ["!", "-s", "2001:db8::/32"]}),
+                &one(),
+                &dual(),
+            ),
+        ),
+        (
+            "odd conditions",
+            conf(&json!({"conditionsV4": ["-m", "tcp", "--sport", "1024:65535"]}), &one(), &dual()),
+        ),
         ("native, one port", conf(&nft(json!({})), &one(), &v4())),
         ("native, mixed", conf(&nft(json!({})), &mixed(), &dual())),
         ("native, no snat", conf(&nft(json!({"snat": false})), &mixed(), &dual())),
         ("native, masqAll", conf(&nft(json!({"masqAll": true})), &mixed(), &dual())),
-        ("native, conditions", conf(&nft(json!({"conditionsV4": ["ip", "saddr", "192.0.2.0/24"]})), &one(), &dual())),
-        ("native, odd conditions", conf(&nft(json!({"conditionsV4": ["ip saddr", "{ 192.0.2.0/24, 198.51.100.1 }"]})), &one(), &dual())),
-        ("native, other protocols", conf(&nft(json!({})), &json!([ports(1..=1, "dccp"), ports(1..=1, "udplite")].concat()), &v4())),
+        (
+            "native, conditions",
+            conf(&nft(json!({"conditionsV4": ["ip", "saddr", "192.0.2.0/24"]})), &one(), &dual()),
+        ),
+        (
+            "native, odd conditions",
+            conf(
+                &nft(json!({"conditionsV4": ["ip saddr", "{ 192.0.2.0/24, 198.51.100.1 }"]})),
+                &one(),
+                &dual(),
+            ),
+        ),
+        (
+            "native, other protocols",
+            conf(&nft(json!({})), &json!([ports(1..=1, "dccp"), ports(1..=1, "udplite")].concat()), &v4()),
+        ),
     ]
 }
 
@@ -179,7 +205,9 @@ fn rules_are_those_of_the_reference() {
     let mut differing = Vec::new();
     for (name, conf) in cases() {
         let want = run(&conf, [By::Go; 4]);
-        for steps in [[By::Ours; 4], [By::Go, By::Ours, By::Ours, By::Go], [By::Ours, By::Go, By::Go, By::Ours]] {
+        for steps in
+            [[By::Ours; 4], [By::Go, By::Ours, By::Ours, By::Go], [By::Ours, By::Go, By::Go, By::Ours]]
+        {
             let got = run(&conf, steps);
             for (step, (want, got)) in want.iter().zip(&got).enumerate() {
                 if want != got {
@@ -206,11 +234,24 @@ fn wrong_input_gets_the_references_text_and_changes_nothing() {
         (conf(&json!({"backend": "iptables", "conditionsV4": ["ip"]}), &one, &v4()), true),
         (conf(&json!({"prevResult": null}), &one, &v4()), true),
         (conf(&json!({}), &json!(ports(0..=0, "tcp")), &v4()), true),
-        (conf(&json!({}), &json!([{"hostPort": 70000, "containerPort": 1, "protocol": "tcp"}]), &v4()), false),
-        (conf(&json!({}), &json!([{"hostPort": 1, "containerPort": 70000, "protocol": "tcp"}]), &v4()), false),
+        (
+            conf(&json!({}), &json!([{"hostPort": 70000, "containerPort": 1, "protocol": "tcp"}]), &v4()),
+            false,
+        ),
+        (
+            conf(&json!({}), &json!([{"hostPort": 1, "containerPort": 70000, "protocol": "tcp"}]), &v4()),
+            false,
+        ),
         (conf(&json!({}), &json!(ports(1..=1, "icmp")), &v4()), false),
         (conf(&json!({}), &json!(ports(1..=1, "")), &v4()), false),
-        (conf(&json!({}), &json!([{"hostPort": 1, "containerPort": 1, "protocol": "tcp", "hostIP": "::g"}]), &v4()), false),
+        (
+            conf(
+                &json!({}),
+                &json!([{"hostPort": 1, "containerPort": 1, "protocol": "tcp", "hostIP": "::g"}]),
+                &v4(),
+            ),
+            false,
+        ),
         (conf(&json!({"externalSetMarkChain": "NOT-THERE"}), &one, &v4()), false),
     ];
     for (conf, same_text) in cases {

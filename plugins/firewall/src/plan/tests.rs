@@ -75,5 +75,7 @@ fn policies_want_a_bridge() {
 fn removal_is_about_addresses_only() {
     let batch = remove(["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()]);
     assert_eq!(batch.changes().len(), 4);
-    assert!(batch.changes().iter().all(|change| matches!(change, Change::Xt { op: Op::DeleteRule { .. }, .. })));
+    assert!(
+        batch.changes().iter().all(|change| matches!(change, Change::Xt { op: Op::DeleteRule { .. }, .. }))
+    );
 }

@@ -61,7 +61,10 @@ fn golden(name: &str, actual: &str) {
 
 #[test]
 fn one_port() {
-    golden("iptables-one-port", &text(&layout(&config(vec![mapping(Protocol::Tcp, 8080, None)]), "10.22.0.2/16")));
+    golden(
+        "iptables-one-port",
+        &text(&layout(&config(vec![mapping(Protocol::Tcp, 8080, None)]), "10.22.0.2/16")),
+    );
 }
 
 #[test]
@@ -81,7 +84,10 @@ fn host_addresses_limit_mappings_but_not_entries() {
 fn options_change_the_rules() {
     let tcp = || vec![mapping(Protocol::Tcp, 8080, None)];
     let all = Config { masq_all: true, ..config(tcp()) };
-    golden("iptables-masq-all", &(text(&layout(&all, "10.0.0.2/24")) + &text(&layout(&all, "2001:db8::2/64"))));
+    golden(
+        "iptables-masq-all",
+        &(text(&layout(&all, "10.0.0.2/24")) + &text(&layout(&all, "2001:db8::2/64"))),
+    );
     let without = Config { snat: false, ..config(tcp()) };
     golden("iptables-no-snat", &text(&layout(&without, "10.0.0.2/24")));
     let foreign = Config { marking: Marking::Chain("KUBE-MARK-MASQ".into()), ..config(tcp()) };

@@ -54,11 +54,17 @@ fn commands(layout: &Layout) -> String {
                 None => writeln!(text, "add chain {table} {}", chain.name),
                 Some(hook) => {
                     let (kind, point) = (hook.chain_type.name(), hook.point.name());
-                    writeln!(text, "add chain {table} {} type {kind} hook {point} priority {}", chain.name, hook.priority)
+                    writeln!(
+                        text,
+                        "add chain {table} {} type {kind} hook {point} priority {}",
+                        chain.name, hook.priority
+                    )
                 }
             },
             Op::FlushChain { chain } => writeln!(text, "flush chain {table} {chain}"),
-            Op::AppendRule { chain, rule } => writeln!(text, "add rule {table} {chain} {}", rule.to_text().unwrap()),
+            Op::AppendRule { chain, rule } => {
+                writeln!(text, "add rule {table} {chain} {}", rule.to_text().unwrap())
+            }
             Op::EnsureRule { chain, rule, at: Position::Tail } => {
                 writeln!(text, "ensure rule {table} {chain} {}", rule.to_text().unwrap())
             }
