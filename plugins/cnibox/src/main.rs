@@ -6,7 +6,9 @@
 mod operator;
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -23,13 +25,13 @@ macro_rules! plugins {
     };
 }
 
+plugins! {
     cnibox_bridge::Bridge,
     cnibox_firewall::Firewall,
+    cnibox_host_local::HostLocal,
     cnibox_loopback::Loopback,
     cnibox_portmap::Portmap,
-];
-plugins![
-plugins![cnibox_bridge::Bridge, cnibox_host_local::HostLocal, cnibox_loopback::Loopback,];
+}
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(report_panic));
@@ -64,7 +66,7 @@ fn serve(registry: Registry, entry: Entry) -> ExitCode {
     let mut host = Host {
         env: std::env::vars_os().collect::<Env>(),
         stdin: &mut std::io::stdin().lock(),
-        stdout: &mut std::io::stdout().lock(),
+        stdout: &mut unbuffered_stdout(),
         stderr: &mut std::io::stderr().lock(),
         registry,
         fail_at: None,
@@ -72,13 +74,21 @@ fn serve(registry: Registry, entry: Entry) -> ExitCode {
     ExitCode::from(entry(&mut host))
 }
 
+/// The standard library's own stdout flushes by line, which would tear a document into several writes.
+fn unbuffered_stdout() -> Box<dyn Write> {
+    match std::io::stdout().as_fd().try_clone_to_owned() {
+        Ok(fd) => Box::new(File::from(fd)),
+        Err(_) => Box::new(std::io::stdout()),
+    }
+}
+
 /// A runtime wants an error object even for a defect of ours. Nothing has been printed at that point: results are
 /// written in one piece at the end.
 #[expect(clippy::exit, reason = "the process aborts otherwise, with a status that says less")]
 fn report_panic(info: &std::panic::PanicHookInfo<'_>) {
-    let object =
-        ErrorObject { code: Code::INTERNAL, msg: format!("cnibox defect: {info}"), details: String::new() };
-    let _ = std::io::stdout().write_all(print_error(&object).as_bytes());
+    let msg = format!("cnibox defect: {info}");
+    let object = ErrorObject { code: Code::INTERNAL, msg, details: String::new() };
+    let _ = unbuffered_stdout().write_all(print_error(&object).as_bytes());
     std::process::exit(1);
 }
 
