@@ -172,7 +172,7 @@ mod tests {
         );
         memory.forget(&one);
         memory.forget(&one);
-        assert_eq!(memory.all(), [other.clone()]);
+        assert_eq!(memory.all(), std::slice::from_ref(&other));
         memory.forget(&other);
         assert_eq!(fs::read_dir(&memory.dir).unwrap().count(), 0);
         fs::remove_dir_all(&memory.dir).unwrap();

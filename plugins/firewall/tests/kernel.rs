@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the plugin does in a real kernel beyond what the reference does.
+
+#![expect(clippy::unwrap_used, reason = "a test panics")]
+
+use cnibox_testkit::{Call, Sandbox, sandbox};
+use serde_json::{Value, json};
+
+fn conf(ips: &[&str]) -> Value {
+    let ips: Vec<_> = ips.iter().map(|ip| json!({"address": ip})).collect();
+    json!({
+        "cniVersion": "1.1.0", "name": "mynet", "type": "firewall", "backend": "iptables",
+        "prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "cni0"}], "ips": ips},
+    })
+}
+
+fn without_result(mut conf: Value) -> Value {
+    conf.as_object_mut().unwrap().remove("prevResult");
+    conf
+}
+
+fn call<'a>(net: &'a Sandbox, verb: &str, container: &str, conf: &Value) -> Call<'a> {
+    net.call("firewall", verb, &conf.to_string())
+        .env("CNI_CONTAINERID", container)
+        .env("CNI_NETNS", "/proc/1/ns/net")
+        .env("CNI_IFNAME", "eth0")
+}
+
+fn accepted(net: &Sandbox) -> Vec<String> {
+    let saved = net.run("iptables-save", &[]) + &net.run("ip6tables-save", &[]);
+    saved.lines().filter(|line| line.contains("CNI-FORWARD -s")).map(str::to_owned).collect()
+}
+
+#[test]
+fn del_needs_no_result_and_can_be_repeated() {
+    sandbox(|net| {
+        let conf = conf(&["10.22.0.2/16", "fd22::2/64"]);
+        call(net, "ADD", "one", &conf).run().success();
+        assert_eq!(accepted(net).len(), 2);
+        for _ in 0..2 {
+            call(net, "DEL", "one", &without_result(conf.clone())).run().success();
+            assert!(accepted(net).is_empty());
+        }
+        assert!(!std::path::Path::new("/run/cnibox/firewall/one").exists());
+    });
+}
+
+#[test]
+fn del_works_on_a_host_without_rules_or_tools() {
+    sandbox(|net| {
+        let before = net.snapshot();
+        call(net, "DEL", "one", &conf(&["10.22.0.2/16", "fd22::2/64"]))
+            .env("PATH", "/nowhere")
+            .run()
+            .success();
+        before.assert_same(&net.snapshot());
+    });
+}
+
+#[test]
+fn check_names_what_is_missing_and_creates_nothing() {
+    sandbox(|net| {
+        let mut conf = conf(&["10.22.0.2/16"]);
+        conf["ingressPolicy"] = json!("isolated");
+        let before = net.snapshot();
+        let (_, message) = call(net, "CHECK", "one", &conf).run().failure();
+        assert_eq!(
+            message,
+            "expected FORWARD rule [-m comment --comment CNI firewall plugin rules -j CNI-FORWARD] not found"
+        );
+        before.assert_same(&net.snapshot());
+        call(net, "ADD", "one", &conf).run().success();
+        call(net, "CHECK", "one", &conf).run().success();
+        let rules = net.run("iptables", &["-S"]);
+        let rules: Vec<_> = rules.lines().filter(|line| line.starts_with("-A")).collect();
+        assert_eq!(rules.len(), 10);
+        for rule in rules {
+            net.run("sh", &["-c", &format!("iptables {}", rule.replacen("-A", "-D", 1))]);
+            let (code, message) = call(net, "CHECK", "one", &conf).run().failure();
+            assert!(
+                code == 999 && message.starts_with("expected ") && message.ends_with(" not found"),
+                "{message}"
+            );
+            call(net, "DEL", "one", &conf).run().success();
+            call(net, "ADD", "one", &conf).run().success();
+            call(net, "CHECK", "one", &conf).run().success();
+        }
+    });
+}
+
+#[test]
+fn gc_removes_only_what_is_known_to_be_nobodys() {
+    sandbox(|net| {
+        let gc = |valid: Value| {
+            let mut conf = without_result(conf(&[]));
+            conf["cni.dev/valid-attachments"] = valid;
+            net.call("firewall", "GC", &conf.to_string()).run().success();
+        };
+        call(net, "ADD", "one", &conf(&["10.22.0.2/16"])).run().success();
+        call(net, "ADD", "two", &conf(&["10.22.0.3/16"])).run().success();
+        // The same address again, after an IPAM plugin has given it away twice.
+        call(net, "ADD", "three", &conf(&["10.22.0.2/16"])).run().success();
+        // An attachment whose addresses are not known.
+        gc(json!([{"containerID": "foreign", "ifname": "eth0"}, {"containerID": "two", "ifname": "eth0"}]));
+        assert_eq!(accepted(net).len(), 2);
+        gc(json!([{"containerID": "two", "ifname": "eth0"}, {"containerID": "three", "ifname": "eth0"}]));
+        assert_eq!(accepted(net).len(), 2);
+        gc(json!([{"containerID": "two", "ifname": "eth0"}]));
+        assert_eq!(accepted(net), ["-A CNI-FORWARD -s 10.22.0.3/32 -j ACCEPT"]);
+        gc(json!([]));
+        assert!(accepted(net).is_empty());
+    });
+}
+
+#[test]
+fn firewalld_is_refused_by_key_and_value() {
+    sandbox(|net| {
+        let mut conf = conf(&["10.22.0.2/16"]);
+        conf["backend"] = json!("firewalld");
+        let before = net.snapshot();
+        let (code, message) = call(net, "ADD", "one", &conf).run().failure();
+        assert_eq!((code, message.as_str()), (2, "unsupported field: backend \"firewalld\""));
+        before.assert_same(&net.snapshot());
+    });
+}
+
+#[test]
+fn status_wants_permission() {
+    sandbox(|net| {
+        let conf = without_result(conf(&[]));
+        net.call("firewall", "STATUS", &conf.to_string()).run().success();
+    });
+}
