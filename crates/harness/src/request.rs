@@ -2,6 +2,7 @@
 //! The network configuration as far as it is every plugin's.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use cnibox_spec::{
     Args, Attachment, CniResult, CniVersion, DecodeError, Json, NetworkName, PrevResultError, decode,
@@ -48,6 +49,50 @@ impl NetConf {
     }
 }
 
+/// Fields of every configuration that are only checked for their types here.
+#[derive(Default, Deserialize)]
+#[serde(rename = "NetConf", default)]
+struct Common {
+    #[serde(rename = "type")]
+    _plugin: String,
+    #[serde(rename = "capabilities")]
+    _capabilities: Option<Capabilities>,
+    #[serde(rename = "ipam")]
+    _ipam: Ipam,
+    #[serde(rename = "dns")]
+    _dns: TypedDns,
+    #[serde(rename = "prevResult")]
+    _prev_result: Option<RawResult>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename = "map[string]bool")]
+struct Capabilities(#[expect(dead_code, reason = "only its type matters")] BTreeMap<String, bool>);
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "types.IPAM", default)]
+struct Ipam {
+    #[serde(rename = "type")]
+    _plugin: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "types.DNS", default)]
+struct TypedDns {
+    #[serde(rename = "nameservers")]
+    _nameservers: Vec<String>,
+    #[serde(rename = "domain")]
+    _domain: String,
+    #[serde(rename = "search")]
+    _search: Vec<String>,
+    #[serde(rename = "options")]
+    _options: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename = "map[string]interface {}")]
+struct RawResult(#[expect(dead_code, reason = "only its type matters")] BTreeMap<String, Json>);
+
 /// What a plugin makes its configuration from.
 pub struct Input<'a> {
     /// The network configuration.
@@ -58,11 +103,13 @@ pub struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// Decodes the document into the plugin's own shape.
+    /// Decodes the document into the plugin's own shape, after the fields that every configuration may have
+    /// (`NetConf` of `pkg/types`).
     ///
     /// # Errors
     /// A value of the wrong type.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
+        decode::<Common>(&self.conf.json)?;
         decode(&self.conf.json)
     }
 
@@ -70,6 +117,14 @@ impl Input<'_> {
     #[must_use]
     pub fn args(&self) -> Cow<'_, str> {
         self.env.var("CNI_ARGS")
+    }
+
+    /// Checks only the fields that every configuration may have, for plugins without fields of their own.
+    ///
+    /// # Errors
+    /// A value of the wrong type.
+    pub fn check_common(&self) -> Result<(), DecodeError> {
+        decode::<Common>(&self.conf.json).map(drop)
     }
 
     /// Hands the pairs of `CNI_ARGS` to `known`; see [`Args::load`].

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decoding with the leniency of Go's `encoding/json`, which configurations in the field rely on: keys match
 //! without regard to case, unknown keys are ignored, the last duplicate wins, `null` leaves the default.
-//! Wrong types are errors that name the field in Go's words: a container's serde name is the Go structure.
+//! Wrong types are errors that name the field in Go's words: a structure's serde name is the Go type (with its
+//! package, where Go prints it), and so is a newtype's whose name says more than its content (`[]main.Range`).
 
 use std::fmt;
 
@@ -40,7 +41,7 @@ impl de::Error for DecodeError {
 /// # Errors
 /// [`DecodeError`] for the first value that does not fit.
 pub fn decode<T: DeserializeOwned>(json: &Json) -> Result<T, DecodeError> {
-    T::deserialize(Decoder { json, place: &Place::Root })
+    T::deserialize(Decoder { json, place: &Place::Root, go_type: None })
 }
 
 /// Where in the document the decoder stands.
@@ -65,7 +66,10 @@ impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => f.write_str("value"),
-            Self::Field { structure, .. } => write!(f, "struct field {structure}.{}", self.path()),
+            Self::Field { structure, .. } => {
+                let name = structure.rsplit('.').next().unwrap_or(structure);
+                write!(f, "struct field {name}.{}", self.path())
+            }
         }
     }
 }
@@ -74,6 +78,8 @@ impl fmt::Display for Place<'_> {
 struct Decoder<'a> {
     json: &'a Json,
     place: &'a Place<'a>,
+    /// Go's name of the type, when a newtype around it has told.
+    go_type: Option<&'static str>,
 }
 
 impl Decoder<'_> {
@@ -92,7 +98,7 @@ impl Decoder<'_> {
             (true, _) => "number".to_owned(),
             (false, _) => value,
         };
-        DecodeError::Type { value, place: self.place.to_string(), wanted }
+        DecodeError::Type { value, place: self.place.to_string(), wanted: self.go_type.unwrap_or(wanted) }
     }
 }
 
@@ -174,10 +180,12 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
-        visitor.visit_newtype_struct(self)
+        // Rust's own names have neither brackets nor dots.
+        let go_type = name.contains(['[', '.']).then_some(name);
+        visitor.visit_newtype_struct(Decoder { go_type: go_type.or(self.go_type), ..self })
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
@@ -214,7 +222,10 @@ impl<'de> de::SeqAccess<'de> for Items<'_> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, DecodeError> {
-        self.items.next().map(|json| seed.deserialize(Decoder { json, place: self.place })).transpose()
+        self.items
+            .next()
+            .map(|json| seed.deserialize(Decoder { json, place: self.place, go_type: None }))
+            .transpose()
     }
 }
 
@@ -233,7 +244,11 @@ impl<'de> de::MapAccess<'de> for Members<'_> {
         seed.deserialize(key).map(Some)
     }
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
-        seed.deserialize(Decoder { json: self.value.take().unwrap_or(&Json::Null), place: self.place })
+        seed.deserialize(Decoder {
+            json: self.value.take().unwrap_or(&Json::Null),
+            place: self.place,
+            go_type: None,
+        })
     }
 }
 
@@ -254,7 +269,7 @@ impl<'de> de::MapAccess<'de> for Fields<'_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
         let (name, json) = self.value.take().unwrap_or(("", &Json::Null));
         let place = Place::Field { structure: self.structure, name, parent: self.parent };
-        seed.deserialize(Decoder { json, place: &place })
+        seed.deserialize(Decoder { json, place: &place, go_type: None })
     }
 }
 

@@ -99,20 +99,34 @@ fn in_go_words(text: &str, error: &serde_json::Error) -> String {
     let said = error.to_string();
     let context = GO_CONTEXTS.iter().find(|(ours, _)| said.starts_with(ours)).map(|(_, go)| *go);
     match (context, offender(text, error)) {
-        (Some(context), Some(c)) => format!("invalid character {} {context}", go_char(c)),
+        (Some(IN_LITERAL), Some((at, c))) => {
+            format!("invalid character {} {}", go_char(c), literal_context(&text[..at]))
+        }
+        (Some(context), Some((_, c))) => format!("invalid character {} {context}", go_char(c)),
         _ => said,
     }
 }
 
-/// The character that `error` points at.
-fn offender(text: &str, error: &serde_json::Error) -> Option<char> {
-    let line = text.split('\n').nth(error.line().checked_sub(1)?)?;
-    let column = error.column();
-    if column == 0 {
-        return Some('\n');
-    }
-    let end = (column..=line.len()).find(|at| line.is_char_boundary(*at))?;
-    line[..end].chars().next_back()
+/// The character that `error` points at, and where it begins.
+fn offender(text: &str, error: &serde_json::Error) -> Option<(usize, char)> {
+    let before = error.line().checked_sub(1)?;
+    let start: usize = text.split_inclusive('\n').take(before).map(str::len).sum();
+    let end = (start + error.column()).min(text.len());
+    let end = (end..=text.len()).find(|at| text.is_char_boundary(*at))?;
+    text[..end].char_indices().next_back()
+}
+
+/// Which literal was begun and how it should have gone on: `in literal true (expecting 'r')`.
+fn literal_context(before: &str) -> String {
+    let begun = before.len() - before.trim_end_matches(|c: char| c.is_ascii_lowercase()).len();
+    let begun = &before[before.len() - begun..];
+    let known =
+        ["true", "false", "null"].into_iter().find(|literal| literal.starts_with(begun) && !begun.is_empty());
+    let expected = known.and_then(|literal| Some((literal, literal.chars().nth(begun.len())?)));
+    expected.map_or_else(
+        || IN_LITERAL.to_owned(),
+        |(literal, next)| format!("in literal {literal} (expecting '{next}')"),
+    )
 }
 
 fn go_char(c: char) -> String {
@@ -122,6 +136,8 @@ fn go_char(c: char) -> String {
         c => format!("'{}'", c.escape_debug()),
     }
 }
+
+const IN_LITERAL: &str = "in literal";
 
 const GO_CONTEXTS: &[(&str, &str)] = &[
     ("expected value", "looking for beginning of value"),
@@ -133,7 +149,7 @@ const GO_CONTEXTS: &[(&str, &str)] = &[
     ("trailing characters", "after top-level value"),
     ("control character", "in string literal"),
     ("invalid escape", "in string escape code"),
-    ("expected ident", "in literal"),
+    ("expected ident", IN_LITERAL),
     ("invalid number", "in numeric literal"),
 ];
 
@@ -234,7 +250,8 @@ mod tests {
     fn syntax_errors_speak_go() {
         assert_eq!(error(""), "unexpected end of JSON input");
         assert_eq!(error("{"), "unexpected end of JSON input");
-        assert_eq!(error("nope"), "invalid character 'o' in literal");
+        assert_eq!(error("nope"), "invalid character 'o' in literal null (expecting 'u')");
+        assert_eq!(error("{\"a\": trux}"), "invalid character 'x' in literal true (expecting 'e')");
         assert_eq!(error("x"), "invalid character 'x' looking for beginning of value");
         assert_eq!(error("{} y"), "invalid character 'y' after top-level value");
         assert_eq!(error(r#"{"a" 1}"#), "invalid character '1' after object key");

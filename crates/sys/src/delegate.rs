@@ -80,7 +80,7 @@ pub enum DelegateError {
     #[error("{0}")]
     Answered(ErrorObject),
     /// The plugin succeeded with something that is no result.
-    #[error("{0}")]
+    #[error("failed to unmarshal raw result: {0}")]
     Unreadable(#[from] JsonError),
     /// The plugin succeeded with a result of the wrong shape.
     #[error("{0}")]

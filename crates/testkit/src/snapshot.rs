@@ -112,7 +112,10 @@ fn steady(value: Value) -> Value {
                 .map(|(key, value)| (key, steady(value)))
                 .collect(),
         ),
-        Value::Array(values) => Value::Array(values.into_iter().map(steady).collect()),
+        Value::Array(values) => {
+            let counts = |value: &Value| !value.as_str().is_some_and(|flag| UNSTEADY_FLAGS.contains(&flag));
+            Value::Array(values.into_iter().filter(counts).map(steady).collect())
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
     }
 }
@@ -184,6 +187,9 @@ const UNSTEADY: &[&str] = &[
     "preferred_life_time",
     "expires",
 ];
+
+/// Flags of links and routes that follow the carrier with a delay.
+const UNSTEADY_FLAGS: &[&str] = &["NO-CARRIER", "LOWER_UP", "linkdown"];
 
 #[cfg(test)]
 mod tests {

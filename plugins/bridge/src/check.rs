@@ -25,8 +25,8 @@ enum Drift {
     NotABridge(String),
     #[error("Bridge interface {name} Mac doesn't match: {mac}")]
     BridgeMac { name: String, mac: String },
-    #[error("Bridge interface {0} configured Promisc Mode true doesn't match current state: false ")]
-    Promisc(String),
+    #[error("Bridge interface {name} configured Promisc Mode {wanted} doesn't match current state: {found} ")]
+    Promisc { name: String, wanted: bool, found: bool },
     #[error("Sandbox in prevResult {found} doesn't match configured netns: {wanted}")]
     Sandbox { found: String, wanted: String },
     #[error("Error: Container interface {0} not of type veth")]
@@ -65,7 +65,7 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     let result =
         request.conf.prev_result().map_err(ConfigError::PrevResult)?.ok_or(ConfigError::NoPrevResult)?;
     let layer2 = plan::layer2(&request.config, ifname);
-    let bridge = expect_bridge(sys, &request.config, listed(&result, request.config.bridge.as_str(), ""))?;
+    let bridge = expect_bridge(sys, &request.config, listed(&result, &request.config.bridge, ""))?;
     let pod = expect_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()), &layer2)?;
     let port = expect_port(sys, request, &result, &bridge, &pod)?;
     expect_port_settings(sys, &port, &layer2)?;
@@ -113,8 +113,9 @@ fn expect_bridge(sys: &mut Sys<'_>, config: &Config, listed: Option<&Interface>)
     if config.gateway && !listed.mac.is_empty() && listed.mac != bridge.mac_text() {
         return Err(Drift::BridgeMac { name: listed.name.clone(), mac: listed.mac.clone() }.into());
     }
-    if config.promisc && bridge.promiscuity == 0 {
-        return Err(Drift::Promisc(listed.name.clone()).into());
+    let (wanted, found) = (config.promisc, bridge.promiscuity != 0);
+    if wanted != found {
+        return Err(Drift::Promisc { name: listed.name.clone(), wanted, found }.into());
     }
     if !bridge.is_up() {
         return Err(Drift::Down(bridge.name).into());
@@ -166,7 +167,7 @@ fn expect_port(
         }
         return Ok(port);
     }
-    Err(Drift::NoPort(request.config.bridge.to_string()).into())
+    Err(Drift::NoPort(request.config.bridge.clone()).into())
 }
 
 fn expect_port_settings(sys: &mut Sys<'_>, port: &Link, layer2: &Layer2) -> Result<(), Failure> {
@@ -261,10 +262,10 @@ impl Coded for Unavailable {
 
 pub(crate) fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     sys.require_net_admin()?;
-    let name = request.config.bridge.as_str();
+    let name = &request.config.bridge;
     let found = sys.host()?.link_by_name_if_present(name)?;
     if found.is_some_and(|link| !link.is_kind("bridge")) {
-        return Err(Unavailable::NotABridge(name.to_owned()).into());
+        return Err(Unavailable::NotABridge(name.clone()).into());
     }
     match &request.config.ipam {
         Some(plugin) => Ok(sys.delegate(Verb::Status, plugin).map(drop)?),

@@ -12,7 +12,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The bridge's name.
-    pub(crate) bridge: IfName,
+    pub(crate) bridge: String,
     /// Whether the bridge gets gateway addresses.
     pub(crate) gateway: bool,
     /// Whether the container gets a default route by them.
@@ -69,8 +69,8 @@ pub(crate) enum ConfigError {
     HairpinAndPromisc,
     #[error("failed to create bridge \"\": could not add \"\": LinkAttrs.Name cannot be empty")]
     NoBridge,
-    #[error("failed to create bridge {name:?}: {source}")]
-    Bridge { name: String, source: IdentError },
+    #[error("failed to create bridge {name:?}: could not add {name:?}: {reason}")]
+    Bridge { name: String, reason: &'static str },
     #[error("failed to make veth pair: address {0}: invalid MAC address")]
     Mac(String),
     #[error("Required prevResult missing")]
@@ -208,14 +208,14 @@ impl Config {
         let vlan = vlan.ok_or(ConfigError::Vlan(shape.vlan))?;
         let trunk = shape.trunk.as_deref().map(trunk_vlans).transpose()?;
         let mac = requested_mac(input, &shape)?;
-        let bridge = bridge_name(&shape.bridge)?;
         let adding = input.verb == Verb::Add;
         if adding {
             check_combinations(&shape)?;
+            check_bridge_name(&shape.bridge)?;
         }
         let layer3 = !shape.ipam.plugin.is_empty();
         Ok(Self {
-            bridge,
+            bridge: shape.bridge,
             gateway: shape.gateway || shape.default_gateway,
             default_gateway: shape.default_gateway,
             force_address: shape.force_address,
@@ -254,11 +254,17 @@ impl DnsShape {
     }
 }
 
-fn bridge_name(name: &str) -> Result<IfName, ConfigError> {
+/// What the kernel says to such a name, said before it is asked.
+fn check_bridge_name(name: &str) -> Result<(), ConfigError> {
     if name.is_empty() {
         return Err(ConfigError::NoBridge);
     }
-    IfName::new(name).map_err(|source| ConfigError::Bridge { name: name.to_owned(), source })
+    let refused = |reason| ConfigError::Bridge { name: name.to_owned(), reason };
+    match IfName::new(name) {
+        Ok(_) => Ok(()),
+        Err(IdentError::IfNameTooLong) => Err(refused("numerical result out of range")),
+        Err(_) => Err(refused("invalid argument")),
+    }
 }
 
 fn check_combinations(shape: &Shape) -> Result<(), ConfigError> {

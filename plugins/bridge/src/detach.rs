@@ -55,7 +55,7 @@ fn pod_link(
 /// Deletes the attachment's port of the bridge, found by its owner's mark.
 fn host_link(sys: &mut Sys<'_>, config: &Config, owner: &Owner) -> Result<(), Failure> {
     let rtnl = sys.host()?;
-    let Some(bridge) = rtnl.link_by_name_if_present(config.bridge.as_str())? else { return Ok(()) };
+    let Some(bridge) = rtnl.link_by_name_if_present(&config.bridge)? else { return Ok(()) };
     for port in rtnl.links_of_master(bridge.index)? {
         if owner.stage_of(&port).is_some() {
             rtnl.link_del_by_name_if_present(&port.name)?;
@@ -118,7 +118,7 @@ pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Re
 
 fn stale_ports(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let rtnl = sys.host()?;
-    let Some(bridge) = rtnl.link_by_name_if_present(request.config.bridge.as_str())? else { return Ok(()) };
+    let Some(bridge) = rtnl.link_by_name_if_present(&request.config.bridge)? else { return Ok(()) };
     let ports = rtnl.links_of_master(bridge.index)?;
     let stale = ports.iter().filter(|port| is_stale(port, &request.conf.network, &request.args.valid));
     let mut failures = Vec::new();

@@ -31,7 +31,7 @@ pub(crate) struct Layer2 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BridgePlan {
     /// Its name.
-    pub(crate) name: IfName,
+    pub(crate) name: String,
     /// MTU in bytes, if the bridge has to be made.
     pub(crate) mtu: Option<u32>,
     /// Whether to make it promiscuous.

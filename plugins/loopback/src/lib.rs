@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
-use cnibox_spec::{CniResult, Code, Interface, IpConfig, NetnsPath, PrevResultError};
+use cnibox_spec::{CniResult, Code, DecodeError, Interface, IpConfig, NetnsPath, PrevResultError};
 use cnibox_sys::{Coded, Failure, Pod, Sys, Verb};
 use thiserror::Error;
 
@@ -21,6 +21,8 @@ pub struct Config {
 /// What can go wrong beyond a failing namespace or socket.
 #[derive(Debug, Error)]
 enum LoopbackError {
+    #[error("failed to parse network config: {0}")]
+    Decode(#[from] DecodeError),
     #[error("failed to parse prevResult: could not parse prevResult: {0}")]
     PrevResult(#[from] PrevResultError),
     #[error("loopback interface found with non-loopback address {:?}", .0.to_string())]
@@ -32,6 +34,7 @@ enum LoopbackError {
 impl Coded for LoopbackError {
     fn code(&self) -> Code {
         match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
             Self::PrevResult(_) => Code::INVALID_CONFIG,
             Self::ForeignAddress(_) | Self::Down => Code::INTERNAL,
         }
@@ -45,7 +48,10 @@ impl Plugin for Loopback {
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
         // DEL and CHECK work whatever an earlier plugin has said.
         let prev_result = match input.verb {
-            Verb::Add => input.conf.prev_result().map_err(LoopbackError::PrevResult)?,
+            Verb::Add => {
+                input.check_common().map_err(LoopbackError::Decode)?;
+                input.conf.prev_result().map_err(LoopbackError::PrevResult)?
+            }
             Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
         };
         Ok(Config { prev_result })

@@ -7,7 +7,7 @@ use super::*;
 
 fn config() -> Config {
     Config {
-        bridge: IfName::new("br0").unwrap(),
+        bridge: "br0".into(),
         gateway: false,
         default_gateway: false,
         force_address: false,
