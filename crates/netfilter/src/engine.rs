@@ -11,7 +11,7 @@ use crate::exec::{self, Tool};
 use crate::flavour::{Flavour, form_of_host};
 use crate::kernel::socket::Socket;
 use crate::plan::{AnyRule, Reader, Step, Wanted, plan};
-use crate::xt::{self, Canon};
+use crate::xt::{self, Canon, Match};
 
 const ATTEMPTS: u32 = 32;
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
@@ -230,9 +230,9 @@ impl Engine {
         exec::run_nft(&self.path, &steps)
     }
 
-    /// How the host's iptables wants to read rules; asked for only if there are any.
+    /// How the host's iptables wants to read ports and marks; asked for only if there are any.
     fn form(&mut self, changes: &[&Change]) -> xt::Form {
-        if !changes.iter().any(|change| matches!(change, Change::Xt { .. })) {
+        if !changes.iter().any(|change| depends_on_form(change)) {
             return xt::Form::Native;
         }
         *self.form.get_or_insert_with(|| form_of_host(&self.path))
@@ -261,6 +261,13 @@ fn needs_tool(change: &Change) -> bool {
         }
         Change::Nft { op, .. } => rule_of(op).is_some_and(crate::nft::Rule::is_raw),
     }
+}
+
+/// True for rules that are written differently for different versions of iptables.
+fn depends_on_form(change: &Change) -> bool {
+    let Change::Xt { op, .. } = change else { return false };
+    let formed = |found: &Match| matches!(found, Match::DestinationPort { .. } | Match::Mark { .. });
+    rule_of(op).is_some_and(|rule| rule.matches.iter().any(formed))
 }
 
 fn rule_of<R>(op: &Op<R>) -> Option<&R> {
