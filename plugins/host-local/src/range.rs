@@ -29,8 +29,8 @@ pub(crate) enum RangeError {
     EmptySet,
     #[error("mixed address families")]
     MixedFamilies,
-    #[error("subnets {0} and {1} overlap")]
-    Overlap(Range, Range),
+    #[error("subnets {} and {} overlap", .0.0, .0.1)]
+    Overlap(Box<(Range, Range)>),
     #[error("IP <nil> not v4 nor v6")]
     NoSubnet,
     #[error("Network {0} too small to allocate from")]
@@ -133,7 +133,7 @@ impl RangeSet {
         }
         for (at, range) in ranges.iter().enumerate() {
             if let Some(other) = ranges.iter().skip(at + 1).find(|other| range.overlaps(other)) {
-                return Err(RangeError::Overlap(*range, *other));
+                return Err(RangeError::Overlap(Box::new((*range, *other))));
             }
         }
         Ok(Self(ranges))

@@ -2,6 +2,8 @@
 //! Whole calls beside the Go plugin: texts of refused configurations, and random sequences of calls that must leave
 //! the same files, alone and taking turns on one directory. `CNIBOX_REFERENCE` names the directory of the Go plugins.
 
+#![expect(clippy::unwrap_used, reason = "what a test cannot do is a failed test")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -216,10 +218,11 @@ fn plugins_of_both_kinds_at_once_never_share_an_address() {
         let ours = net.cni_path().join("host-local");
         let conf = json!({"cniVersion": "1.0.0", "name": "net",
             "ipam": {"dataDir": net.dir().join("many"), "subnet": "10.7.0.0/24"}});
+        let plugins = [&go, &ours];
         let worker = |number: usize| {
             let (mut random, mut held) = (Random(number as u64 + 77), BTreeMap::new());
             for turn in 0..40 {
-                let plugin = if random.below(2) == 0 { &go } else { &ours };
+                let plugin = plugins[random.below(2)];
                 let container = format!("w{number}-{turn}");
                 let (done, answer) = call(plugin, ("ADD", &container, ""), &conf);
                 assert!(done, "{answer}");
@@ -227,7 +230,7 @@ fn plugins_of_both_kinds_at_once_never_share_an_address() {
                 if random.below(3) > 0 {
                     let (container, _) = held.pop_first().unwrap();
                     assert!(call(&ours, ("CHECK", &container, ""), &conf).0, "{container}");
-                    let plugin = if random.below(2) == 0 { &go } else { &ours };
+                    let plugin = plugins[random.below(2)];
                     assert!(call(plugin, ("DEL", &container, ""), &conf).0);
                     assert!(!call(&ours, ("CHECK", &container, ""), &conf).0, "{container}");
                 }
