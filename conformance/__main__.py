@@ -5,6 +5,7 @@ See conformance/README.md. Exit status: 0, or 1 when a lane found a shortfall
 or could not run, or 2 for misuse.
 """
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -66,12 +67,14 @@ LANES = {"self-test": Lab.self_test, "upstream": Lab.upstream, "side-by-side": L
 
 def built():
     """A directory with this checkout's plugins: a release build, installed."""
-    subprocess.run(["cargo", "build", "--release", "--bin", "cnibox"], cwd=ROOT, check=True)
-    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    p = subprocess.run(["cargo", "build", "--release", "--package", "cnibox", "--message-format", "json-render-diagnostics"],
+                       cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    messages = [json.loads(line) for line in p.stdout.splitlines()]
+    executable = next(m["executable"] for m in messages if m.get("executable") and m["target"]["name"] == "cnibox")
     directory = os.path.join(OUT, "bin")
     shutil.rmtree(directory, ignore_errors=True)
     os.makedirs(directory)
-    subprocess.run([os.path.join(target, "release", "cnibox"), "install", directory], check=True)
+    subprocess.run([executable, "install", directory], check=True)
     return directory
 
 

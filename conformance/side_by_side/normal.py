@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes what is random, or up to the kernel's timing, out of a record.
 
-Random host veth names and MACs become VETH1, MAC1 ... in order of first
-appearance, so that "the same one" stays visible. Link-local addresses, carrier
+Random host veth names become VETH1, VETH2 ..., random MACs MAC(link). Link-local addresses, carrier
 and timers are the kernel's own and go. What stays is what a plugin decides.
 """
 import json
@@ -11,7 +10,7 @@ import re
 VETH = re.compile(r"veth[0-9a-f]{8}")
 MAC = re.compile(r"(?<![0-9a-fA-F:.])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![0-9a-fA-F:])")
 POINTER = re.compile(r"\b0x[0-9a-f]{9,12}\b")  # Go prints some fields as addresses in memory
-FIXED_MACS = {"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"}
+FIXED_MACS = {"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "01:80:c2:00:00:00"}
 
 # Of a link: set by the kernel, different in every sandbox, or a matter of timing
 # (a port's "state" follows its carrier).
@@ -26,8 +25,10 @@ SYSCTL_NOISE = re.compile(r"/(stable_secret|mc_forwarding)$")
 
 def record(steps, scenario):
     """The comparable form of a scenario's record."""
-    text = _rename(json.dumps(steps), json.dumps(scenario))
-    out = json.loads(text)
+    fixed = json.dumps(scenario)
+    text = _rename(json.dumps(steps), fixed)
+    out = json.loads(_name_macs(text, json.loads(text), fixed))
+    _float_bridges(out)
     for step in out:
         for call in step.get("calls", []):
             if "stderr" in call:
@@ -39,17 +40,53 @@ def record(steps, scenario):
 
 
 def _rename(text, fixed):
-    """Random names by order of appearance; what the scenario itself names stays."""
-    for pattern, word in ((VETH, "VETH"), (MAC, "MAC")):
-        names = {}
+    """Random host veths by order of appearance; names that the scenario itself uses stay."""
+    names = {}
 
-        def new(m, names=names, word=word):
-            old = m.group(0)
-            if old in FIXED_MACS or old in fixed:
-                return old
-            return names.setdefault(old, "%s%d" % (word, len(names) + 1))
-        text = pattern.sub(new, text)
-    return POINTER.sub("POINTER", text)
+    def new(m):
+        return m.group(0) if m.group(0) in fixed else names.setdefault(m.group(0), "VETH%d" % (len(names) + 1))
+    return POINTER.sub("POINTER", VETH.sub(new, text))
+
+
+def _name_macs(text, steps, fixed):
+    """Random MACs by the link that had them first, so that "the same one" stays visible."""
+    names = {}
+    # Bridges last: one without a gateway takes the lowest MAC of its ports, whichever that is.
+    for bridges in (False, True):
+        for namespace, link in _links(steps):
+            if _is_bridge(link) == bridges:
+                names.setdefault(link.get("address"), "MAC(%s/%s)" % (namespace, link["ifname"]))
+
+    def new(m):
+        mac = m.group(0)
+        return mac if mac in FIXED_MACS or mac in fixed else names.get(mac, "MAC(?)")
+    return MAC.sub(new, text)
+
+
+def _links(steps):
+    """(namespace, link) of all steps, in order."""
+    for step in steps:
+        for namespace, part in step.get("state", {}).items():
+            for link in part["links"] if namespace != "files" else ():
+                yield namespace, link
+
+
+def _is_bridge(link):
+    return link.get("linkinfo", {}).get("info_kind") == "bridge"
+
+
+def _float_bridges(steps):
+    """A bridge's MAC that is a port's: which port's is chance, in the state and in results."""
+    bridges = {link["ifname"] for _, link in _links(steps) if _is_bridge(link)}
+    for _, link in _links(steps):
+        if _is_bridge(link) and "VETH" in link["address"]:
+            link["address"] = "MAC(a port)"
+    for step in steps:
+        for call in step.get("calls", []):
+            for document in call["stdout"]:
+                for interface in document.get("interfaces") or () if isinstance(document, dict) else ():
+                    if isinstance(interface, dict) and interface.get("name") in bridges and "VETH" in interface.get("mac", ""):
+                        interface["mac"] = "MAC(a port)"
 
 
 def _namespace(part):

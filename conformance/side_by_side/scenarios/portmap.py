@@ -5,7 +5,8 @@ from . import FAILS, LIFE, SHORT, VERSIONS, scenario
 V4 = {"interface": 2, "address": "10.22.0.2/16", "gateway": "10.22.0.1"}
 V6 = {"interface": 2, "address": "fd00:22::2/64"}
 # A link that the container's addresses are routed through, as a bridge would be.
-ROUTED = ["ip link add br0 type bridge && ip addr add 10.22.0.1/16 dev br0 && ip -6 addr add fd00:22::1/64 dev br0 nodad && ip link set br0 up"]
+ROUTED = ["ip link add br0 type bridge && ip addr add 10.22.0.1/16 dev br0 && ip -6 addr add fd00:22::1/64 dev br0 nodad && ip link set br0 up",
+          "for n in $(seq 100); do ip -6 route show table local | grep -q '^local fd00:22::1 ' && exit; sleep 0.02; done; exit 1"]
 INTERFACES = [{"name": "br0"}, {"name": "veth00"}, {"name": "eth0", "sandbox": "/run/netns/c1"}]
 
 

@@ -120,7 +120,7 @@ impl StateDir {
 
     /// Opens the directory and makes it first, with its parents, where it is missing.
     pub(crate) fn ensure(path: &Path) -> Result<Self, FileError> {
-        if let Some(dir) = Self::open_if_present(path)? {
+        if let Ok(Some(dir)) = Self::open_if_present(path) {
             return Ok(dir);
         }
         make_dirs(path)?;

@@ -326,7 +326,7 @@ impl<P: Pages> Index<P> {
 impl Index<Vec<Page>> {
     /// An index of nothing, in memory, with room for `expected` entries.
     pub(crate) fn empty(expected: u64) -> Self {
-        let buckets = (expected / CROWDED * 2).next_power_of_two().max(MIN_BUCKETS);
+        let buckets = (expected / CROWDED + 1).next_power_of_two().max(MIN_BUCKETS);
         let mut bucket = [0; PAGE];
         put_sum(&mut bucket);
         let mut pages = vec![bucket; usize::try_from(buckets).unwrap_or_default()];

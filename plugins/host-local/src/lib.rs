@@ -126,3 +126,6 @@ fn reclaim(store: &mut Store, config: &Config) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

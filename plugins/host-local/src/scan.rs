@@ -7,8 +7,8 @@ use std::fs::File;
 use std::net::IpAddr;
 
 use nix::dir::{Dir, Type};
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::error::FileError;
@@ -124,6 +124,17 @@ fn is_ours(name: &str) -> bool {
     name.starts_with(LAST_RESERVED) || [LOCK, RESERVING, sticky::FILE, boot::FILE].contains(&name)
 }
 
+/// The kind of a file where the directory does not tell it.
+fn kind_of(dir: &File, name: &str) -> Option<Type> {
+    let stat = fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+    match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
+        SFlag::S_IFDIR => Some(Type::Directory),
+        SFlag::S_IFREG => Some(Type::File),
+        SFlag::S_IFLNK => Some(Type::Symlink),
+        _ => Some(Type::Fifo),
+    }
+}
+
 fn entries(dir: &File) -> std::io::Result<Vec<(String, Option<Type>)>> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let mut stream = Dir::openat(dir, ".", flags, Mode::empty())?;
@@ -131,9 +142,11 @@ fn entries(dir: &File) -> std::io::Result<Vec<(String, Option<Type>)>> {
     for entry in stream.iter() {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy();
-        if name != "." && name != ".." {
-            names.push((name.into_owned(), entry.file_type()));
+        if name == "." || name == ".." {
+            continue;
         }
+        let kind = entry.file_type().or_else(|| kind_of(dir, &name));
+        names.push((name.into_owned(), kind));
     }
     Ok(names)
 }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Calls that end badly: killed at any moment, on a full disk, on a read-only one. Whatever happens, no reservation is
+//! incomplete, the next call works, and DEL leaves nothing.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Instant;
+
+use cnibox_testkit::{Sandbox, sandbox};
+use serde_json::{Value, json};
+
+fn conf(dir: &Path) -> String {
+    json!({"cniVersion": "1.1.0", "name": "net",
+        "ipam": {"dataDir": dir, "ranges": [[{"subnet": "10.7.0.0/24"}], [{"subnet": "fd00::/64"}]]}})
+    .to_string()
+}
+
+fn start(net: &Sandbox, verb: &str, container: &str, conf: &str) -> Child {
+    let mut child = Command::new(net.cni_path().join("host-local"))
+        .arg0("host-local")
+        .env_clear()
+        .envs([("CNI_COMMAND", verb), ("CNI_CONTAINERID", container), ("CNI_IFNAME", "eth0")])
+        .envs([("CNI_NETNS", "/nowhere"), ("CNI_PATH", "/nowhere")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _ = child.stdin.take().unwrap().write_all(conf.as_bytes());
+    child
+}
+
+fn call(net: &Sandbox, verb: &str, container: &str, conf: &str) -> (bool, Value) {
+    let output = start(net, verb, container, conf).wait_with_output().unwrap();
+    (output.status.success(), serde_json::from_slice(&output.stdout).unwrap_or(Value::Null))
+}
+
+/// How many reservations there are; each must be complete, and nothing else be there.
+fn reservations(dir: &Path) -> usize {
+    let mut count = 0;
+    for entry in fs::read_dir(dir.join("net")).into_iter().flatten().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        if name == "lock" || name == "filler" || name.starts_with("last_reserved_ip.") {
+            continue;
+        }
+        assert!(name.parse::<std::net::IpAddr>().is_ok(), "{name} was left");
+        let content = fs::read_to_string(entry.path()).unwrap();
+        assert!(content.starts_with('c') && content.ends_with("\r\neth0"), "{name}: {content:?}");
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn a_call_killed_at_any_moment_leaves_nothing_that_del_does_not_clear() {
+    sandbox(|net| {
+        let dir = net.dir().join("state");
+        let conf = conf(&dir);
+        assert!(call(net, "ADD", "c-warm", &conf).0);
+        let started = Instant::now();
+        assert!(call(net, "CHECK", "c-warm", &conf).0);
+        let usual = started.elapsed() * 3 / 2;
+        let (mut killed, moments) = (0, 300);
+        for moment in 0..moments {
+            let container = format!("c{moment}");
+            let verb = if moment % 3 == 2 { "DEL" } else { "ADD" };
+            if verb == "DEL" {
+                assert!(call(net, "ADD", &container, &conf).0);
+            }
+            let mut child = start(net, verb, &container, &conf);
+            sleep(usual * (moment * 7 % moments) / moments);
+            child.kill().unwrap();
+            killed += u32::from(child.wait().unwrap().code().is_none());
+            reservations(&dir);
+            assert!(call(net, "CHECK", "c-warm", &conf).0);
+            assert!(call(net, "DEL", &container, &conf).0);
+            assert!(!call(net, "CHECK", &container, &conf).0, "{container}");
+            assert_eq!(reservations(&dir), 2, "{container}");
+        }
+        assert!(killed > moments / 10, "only {killed} calls were still running when they were killed");
+        let (done, answer) = call(net, "ADD", "c-last", &conf);
+        assert!(done, "{answer}");
+    });
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_leaves_nothing() {
+    sandbox(|net| {
+        let dir = net.dir().join("state");
+        fs::create_dir(&dir).unwrap();
+        net.run("mount", &["-t", "tmpfs", "-o", "size=64k,nr_inodes=64", "tmpfs", dir.to_str().unwrap()]);
+        let conf = conf(&dir);
+        assert!(call(net, "ADD", "c1", &conf).0);
+        let filler = dir.join("filler");
+        let _ = fs::write(&filler, vec![0; 1 << 20]);
+        let (done, answer) = call(net, "ADD", "c2", &conf);
+        assert!(!done);
+        assert_eq!(answer["code"], 5);
+        let msg = answer["msg"].as_str().unwrap();
+        assert!(msg.ends_with("no space left on device"), "{msg}");
+        assert_eq!(reservations(&dir), 2);
+        assert!(call(net, "CHECK", "c1", &conf).0 && call(net, "DEL", "c1", &conf).0);
+        fs::remove_file(&filler).unwrap();
+        assert!(call(net, "ADD", "c2", &conf).0);
+    });
+}
+
+#[test]
+fn a_read_only_disk_is_an_error_and_status_says_so() {
+    sandbox(|net| {
+        let dir = net.dir().join("state");
+        fs::create_dir(&dir).unwrap();
+        net.run("mount", &["-t", "tmpfs", "tmpfs", dir.to_str().unwrap()]);
+        let conf = conf(&dir);
+        assert!(call(net, "ADD", "c1", &conf).0);
+        net.run("mount", &["-o", "remount,ro", dir.to_str().unwrap()]);
+        for (verb, container) in [("ADD", "c2"), ("DEL", "c1")] {
+            let (done, answer) = call(net, verb, container, &conf);
+            assert!(!done && answer["code"] == 5, "{verb}: {answer}");
+            assert!(answer["msg"].as_str().unwrap().ends_with("read-only file system"), "{verb}: {answer}");
+        }
+        let (_, answer) = call(net, "STATUS", "", &conf);
+        assert_eq!(answer["code"], 50, "{answer}");
+        assert!(call(net, "CHECK", "c1", &conf).0);
+        assert_eq!(reservations(&dir), 2);
+    });
+}
