@@ -71,8 +71,7 @@ fn conditions(rule: &Rule) -> String {
     list(words.iter().take(end))
 }
 
-/// All of `rules` are in the chain, which is read once; only rules with words that the tool alone understands are
-/// asked for one by one.
+/// All of `rules` are in the chain. The container's own chain is read once, others are searched: they are long.
 fn expect(
     layout: &iptables::Layout,
     engine: &mut Engine,
@@ -81,7 +80,7 @@ fn expect(
     text: String,
 ) -> Result<(), Drift> {
     let table = TableRef::Xt(layout.family, Table::Nat);
-    let listed = engine.rules(&table, chain)?;
+    let listed = if chain == layout.chain { engine.rules(&table, chain)? } else { Vec::new() };
     let is_listed =
         |rule: &Rule| listed.iter().any(|info| info.xt.as_ref().is_some_and(|xt| xt.is_same(rule)));
     for rule in rules {

@@ -21,8 +21,10 @@ use crate::{PortmapError, iptables, nftables};
 pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let owner = Owner::new(&request.conf.network, &request.args.container);
     let mut failures = Vec::new();
-    let mut flows = udp_flows(&request.config.mappings, &FAMILIES);
+    // A look at the connection tracking table costs more than everything else: only where there were rules.
+    let mut flows = Vec::new();
     failures.extend(from_iptables(&owner, sys, &mut flows));
+    flows.extend(udp_flows(&request.config.mappings, &native_families(sys)));
     failures.extend(from_nftables(&owner.nft_comment(), sys));
     Memory::of(MEMORY).forget(&Memo::new(
         &request.conf.network,
@@ -75,22 +77,25 @@ fn remove_family(owner: &Owner, family: Family, sys: &mut Sys<'_>) -> Result<Vec
     Ok(flows)
 }
 
-/// Removes the native rules with this comment. An nf_tables that cannot be read holds none.
+/// Removes the native rules with this comment.
 pub(crate) fn from_nftables(comment: &str, sys: &mut Sys<'_>) -> Vec<Failure> {
     let mut failures = Vec::new();
-    for family in FAMILIES {
+    for family in native_families(sys) {
         let batch = nftables::remove(comment, family);
-        let removed = sys.engine().and_then(|engine| engine.apply(&batch));
-        if let Err(error) = removed
-            && sys
-                .engine()
-                .and_then(|engine| engine.chain_exists(&nftables::table_ref(family), nftables::PORTS))
-                .is_ok()
-        {
+        if let Err(error) = sys.engine().and_then(|engine| engine.apply(&batch)) {
             failures.push(PortmapError::NftTeardown(error).into());
         }
     }
     failures
+}
+
+/// The families that have native tables. An nf_tables that cannot be read holds none.
+fn native_families(sys: &mut Sys<'_>) -> Vec<Family> {
+    let mut has_table = |family: &Family| {
+        let table = nftables::table_ref(*family);
+        sys.engine().and_then(|engine| engine.chain_exists(&table, nftables::PORTS)).unwrap_or(false)
+    };
+    FAMILIES.into_iter().filter(|family| has_table(family)).collect()
 }
 
 /// The UDP flows that a rule of a container's chain forwards.
