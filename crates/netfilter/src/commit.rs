@@ -48,12 +48,7 @@ pub(crate) fn commit(socket: &mut Socket, generation: u32, steps: &[Step], form:
     }
     messages.end();
     let refusals = socket.transact(&messages.into_bytes())?;
-    let Some(refusal) = refusals.into_iter().min_by_key(|refusal| refusal.seq) else {
-        if steps.iter().any(|(_, action)| action.deletes()) {
-            let_the_kernel_begin_destroying();
-        }
-        return Ok(true);
-    };
+    let Some(refusal) = refusals.into_iter().min_by_key(|refusal| refusal.seq) else { return Ok(true) };
     // kernel net/netfilter/nfnetlink.c: the generation differs
     if refusal.errno == ERESTART {
         return Ok(false);
@@ -62,14 +57,6 @@ pub(crate) fn commit(socket: &mut Socket, generation: u32, steps: &[Step], form:
 }
 
 const ERESTART: i32 = 85;
-
-/// What a transaction deleted is destroyed by a kernel worker, after an RCU grace period of some 10 ms. Closing the
-/// socket waits for that whole time if the worker has not taken the list over yet, and not at all if it has (kernel
-/// `net/netfilter/nf_tables_api.c`, `nft_rcv_nl_event` and `nf_tables_trans_destroy_work`). The worker has just been
-/// woken on this very processor: letting it go first is all it takes.
-fn let_the_kernel_begin_destroying() {
-    std::thread::yield_now();
-}
 
 fn failure(refusal: Refusal, first: u32, steps: &[Step]) -> Error {
     let index = refusal.seq.checked_sub(first + 1).and_then(|index| usize::try_from(index).ok());

@@ -73,14 +73,6 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// Whether the kernel will have something to destroy.
-    pub(crate) fn deletes(&self) -> bool {
-        match self {
-            Self::DeleteRule { .. } | Self::Flush { .. } | Self::DeleteChain { .. } => true,
-            Self::AddTable { .. } | Self::AddChain(_) | Self::AddRule { .. } => false,
-        }
-    }
-
     /// For error messages.
     pub(crate) fn describe(&self, table: &TableRef) -> String {
         match self {
