@@ -157,7 +157,7 @@ impl Sys<'_> {
     }
 
     fn pod_has_address(&mut self, address: IpAddr) -> Result<bool, Failure> {
-        Ok(self.pod_addresses()?.contains(&address))
+        Ok(self.pod_addresses("lo")?.contains(&address))
     }
 
     /// Calls `plugin` with any verb, this call's environment and configuration; answers with its stdout.

@@ -7,39 +7,41 @@
 use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, DelArgs, GcArgs, Request};
-use cnibox_spec::{ContainerId, IfName, NetnsPath};
+use cnibox_spec::{IfName, NetnsPath};
 use cnibox_sys::{Failure, Masquerade, Owner, Place, Stage, Sys, Verb, is_stale};
 
 use crate::config::Config;
 use crate::spoof::SpoofCheck;
 
-/// DEL.
+/// DEL. Masquerade goes before the link: the kernel frees rules and links after grace periods of the same kind, which
+/// then pass together. The spoof check stays until nothing can be sent any more.
 pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let DelArgs { container, netns, ifname } = &request.args;
     let network = &request.conf.network;
-    let owner = Owner::new(network, container, ifname);
     let mut failures = Vec::new();
-    let in_use = pod_link(sys, netns.as_ref(), ifname).unwrap_or_else(|failure| {
+    let in_use = other_addresses(sys, netns.as_ref(), ifname).unwrap_or_else(|failure| {
         failures.push(failure);
         None
     });
-    // The namespace's path can be gone while a process still holds the namespace, and the pair with it.
-    if in_use.is_none() {
-        failures.extend(host_link(sys, &request.config, &owner).err());
-    }
-    failures.extend(release(request.config.ipam.as_deref(), sys).err());
-    let rules = Masquerade {
+    let masquerade = Masquerade {
         network: network.to_string(),
         container: container.to_string(),
         ifname: ifname.to_string(),
     };
-    failures.extend(packet_filter(sys, container, &rules, &in_use.unwrap_or_default()).err());
+    failures.extend(sys.masquerade_remove(&masquerade, in_use.as_deref().unwrap_or_default()).err());
+    let gone = match in_use {
+        Some(_) => pod_link(sys, ifname),
+        // The namespace's path can be gone while a process still holds the namespace, and the pair with it.
+        None => host_link(sys, &request.config, &Owner::new(network, container, ifname)),
+    };
+    failures.extend(gone.err());
+    failures.extend(release(request.config.ipam.as_deref(), sys).err());
+    failures.extend(SpoofCheck::new(container.as_str(), ifname.as_str()).remove_if_present(sys).err());
     Failure::collect(failures)
 }
 
-/// Deletes the container's interface and answers with the addresses that its other interfaces have; `None` when
-/// there is no namespace any more.
-fn pod_link(
+/// The addresses that the container has on other interfaces; `None` when there is no namespace any more.
+fn other_addresses(
     sys: &mut Sys<'_>,
     netns: Option<&NetnsPath>,
     ifname: &IfName,
@@ -48,8 +50,12 @@ fn pod_link(
     if sys.open_pod_if_present(netns)?.is_none() {
         return Ok(None);
     }
-    sys.rtnl(Place::Pod)?.link_del_by_name_if_present(ifname.as_str())?;
-    sys.pod_addresses().map(Some)
+    sys.pod_addresses(ifname.as_str()).map(Some)
+}
+
+/// Deletes the container's interface, and with it the host's end.
+fn pod_link(sys: &mut Sys<'_>, ifname: &IfName) -> Result<(), Failure> {
+    Ok(sys.rtnl(Place::Pod)?.link_del_by_name_if_present(ifname.as_str()).map(drop)?)
 }
 
 /// Deletes the attachment's port of the bridge, found by its owner's mark.
@@ -69,19 +75,6 @@ fn release(ipam: Option<&str>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         Some(plugin) => Ok(sys.delegate(Verb::Del, plugin).map(drop)?),
         None => Ok(()),
     }
-}
-
-/// Both masquerade backends and the spoof check, whatever the configuration says today. Each is a single look when
-/// there is nothing.
-fn packet_filter(
-    sys: &mut Sys<'_>,
-    container: &ContainerId,
-    masquerade: &Masquerade,
-    in_use: &[IpAddr],
-) -> Result<(), Failure> {
-    let spoof = SpoofCheck::new(container.as_str(), &masquerade.ifname).remove_if_present(sys);
-    let masquerade = sys.masquerade_remove(masquerade, in_use);
-    Failure::collect([spoof, masquerade].into_iter().filter_map(Result::err))
 }
 
 /// Removes what an unfinished ADD of the same attachment left: one that was killed, or whose chain failed later on.
