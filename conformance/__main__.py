@@ -86,6 +86,7 @@ def main():
                                   "default: build and install this checkout's")
     ap.add_argument("--only", action="append", default=[], help="suites or scenarios whose name has this (repeatable)")
     ap.add_argument("--allow-skip", action="store_true", help="a lane that cannot run is no failure (not under CI=true)")
+    ap.add_argument("--update-readme", action="store_true", help="put the tables into README.md")
     args = ap.parse_args()
     unknown = [l for l in args.lanes if l not in LANES]
     if unknown or os.geteuid() != 0:
@@ -101,7 +102,7 @@ class Session:
     def __init__(self, args):
         self.args, self.lab = args, Lab(args)
         self.times = Table("Lanes", ["lane", "verdict", "shortfalls", "seconds"])
-        self.sections, self.failed = [], False
+        self.sections, self.tables, self.failed = [], [], False
 
     def run(self):
         """All lanes; the exit status."""
@@ -109,7 +110,16 @@ class Session:
             self._lane(name)
         print(self.times.markdown())
         self._write()
+        if self.args.update_readme:
+            subprocess.run([os.path.join(ROOT, "scripts", "readme-block"), "conformance", self._readme()], check=True)
         return int(self.failed)
+
+    def _readme(self):
+        """The tables without the lists of single findings, in a file."""
+        path = os.path.join(OUT, "readme.md")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("\n".join([self.times.markdown()] + self.tables))
+        return path
 
     def _lane(self, name):
         start = time.time()
@@ -122,6 +132,7 @@ class Session:
         for table, _ in results:
             print(table.markdown(), flush=True)
             self.sections.append(table.markdown())
+            self.tables.append(table.markdown())
         for problem in problems:
             print("FAIL %s: %s" % (name, problem), flush=True)
         self._verdict(name, problems, skipped, time.time() - start)
