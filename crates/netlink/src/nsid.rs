@@ -30,10 +30,10 @@ impl Rtnl {
     fn nsid(&mut self, other: BorrowedFd<'_>) -> Result<Option<i32>, Error> {
         let answer = self.ask(RouteNetlinkMessage::GetNsId(about(other, None)))?;
         let RouteNetlinkMessage::NewNsId(message) = answer else { return Err(Error::NoAnswer) };
-        let id = message.attributes.iter().find_map(|attribute| match attribute {
-            NsidAttribute::Id(id) => Some(*id),
-            _ => None,
-        });
+        let id = message
+            .attributes
+            .iter()
+            .find_map(|attribute| if let NsidAttribute::Id(id) = attribute { Some(*id) } else { None });
         Ok(id.filter(|id| *id != NOT_ASSIGNED))
     }
 }

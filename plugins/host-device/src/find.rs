@@ -16,7 +16,7 @@ use crate::config::{ConfigError, Device};
 pub(crate) enum FindError {
     #[error("failed to find host device: {0}")]
     Link(#[from] cnibox_netlink::Error),
-    #[error("failed to find host device: failed to parse MAC address {:?}: {0}", .0.text)]
+    #[error("failed to find host device: failed to parse MAC address {text:?}: {0}", text = .0.text)]
     HardwareAddress(#[from] InvalidMac),
     #[error("failed to find host device: failed to find physical interface")]
     NoSuchAddress,

@@ -111,10 +111,7 @@ fn set_mtu(sys: &mut Sys<'_>, link: &Link, mtu: u32) -> Result<(), Failure> {
 }
 
 fn expect_mode(link: &Link, wanted: IpVlanMode) -> Result<(), IpvlanError> {
-    match link.data {
-        LinkData::IpVlan { mode } if mode != wanted => {
-            Err(IpvlanError::OtherMode { found: config::mode_name(mode), wanted: config::mode_name(wanted) })
-        }
-        _ => Ok(()),
-    }
+    let LinkData::IpVlan { mode } = link.data else { return Ok(()) };
+    let (found, wanted) = (config::mode_name(mode), config::mode_name(wanted));
+    if found == wanted { Ok(()) } else { Err(IpvlanError::OtherMode { found, wanted }) }
 }

@@ -95,12 +95,9 @@ struct OtherMode {
 impl Coded for OtherMode {}
 
 fn expect_mode(link: &Link, wanted: MacVlanMode) -> Result<(), OtherMode> {
-    match link.data {
-        LinkData::MacVlan { mode } if mode != wanted => {
-            Err(OtherMode { found: config::mode_name(mode), wanted: config::mode_name(wanted) })
-        }
-        _ => Ok(()),
-    }
+    let LinkData::MacVlan { mode } = link.data else { return Ok(()) };
+    let (found, wanted) = (config::mode_name(mode), config::mode_name(wanted));
+    if found == wanted { Ok(()) } else { Err(OtherMode { found, wanted }) }
 }
 
 const WORDING: CheckWording =

@@ -94,11 +94,10 @@ impl Coded for Drift {}
 
 fn expect_settings(link: &Link, config: &Config) -> Result<(), Drift> {
     let ifname = || link.name.clone();
-    match link.data {
-        LinkData::Vlan { id } if id != config.id => {
-            return Err(Drift::Id { ifname: ifname(), wanted: config.id, found: id });
-        }
-        _ => {}
+    if let LinkData::Vlan { id } = link.data
+        && id != config.id
+    {
+        return Err(Drift::Id { ifname: ifname(), wanted: config.id, found: id });
     }
     if config.mtu != 0 && config.mtu != i64::from(link.mtu) {
         return Err(Drift::Mtu { ifname: ifname(), wanted: config.mtu, found: link.mtu });
