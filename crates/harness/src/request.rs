@@ -119,6 +119,21 @@ impl Input<'_> {
         self.env.var("CNI_ARGS")
     }
 
+    /// The value of `MAC` in `CNI_ARGS`; empty when it is not there.
+    ///
+    /// # Errors
+    /// Those of [`Args::load`].
+    pub fn mac_of_args(&self) -> Result<String, cnibox_spec::ArgsError> {
+        let mut mac = String::new();
+        self.load_args(|key, value| {
+            (key == "MAC").then(|| {
+                value.clone_into(&mut mac);
+                Ok(())
+            })
+        })?;
+        Ok(mac)
+    }
+
     /// Checks only the fields that every configuration may have, for plugins without fields of their own.
     ///
     /// # Errors

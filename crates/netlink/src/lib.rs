@@ -15,6 +15,7 @@ mod error;
 mod link;
 mod mac;
 mod monitor;
+mod nsid;
 mod qdisc;
 mod route;
 mod rtnl;
@@ -30,7 +31,7 @@ pub use link::{
     IpVlanFlag, IpVlanMode, Link, LinkChange, LinkData, MacVlanMode, MacVlanSpec, OperState, ParentSpec,
     VethSpec,
 };
-pub use mac::{InvalidMac, Mac};
+pub use mac::{InvalidMac, Mac, parse_hardware_address};
 pub use monitor::{Monitor, Settled, Waited};
 pub use qdisc::Tbf;
 pub use route::{NextHop, Route, RouteSpec, TABLE_LOCAL, TABLE_MAIN};

@@ -21,6 +21,8 @@ pub struct Link {
     pub name: String,
     /// Hardware address; `None` if the link has none of 48 bits.
     pub mac: Option<Mac>,
+    /// Hardware address of whatever length; InfiniBand has 20 bytes.
+    pub hardware_address: Vec<u8>,
     /// Largest packet, in bytes.
     pub mtu: u32,
     /// `IFF_*` flags of `linux/if.h`.
@@ -103,7 +105,8 @@ impl Link {
 
     /// The hardware address as results print it; empty if there is none.
     pub fn mac_text(&self) -> String {
-        self.mac.map(|mac| mac.to_string()).unwrap_or_default()
+        let bytes: Vec<_> = self.hardware_address.iter().map(|byte| format!("{byte:02x}")).collect();
+        bytes.join(":")
     }
 }
 

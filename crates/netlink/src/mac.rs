@@ -27,15 +27,10 @@ impl FromStr for Mac {
     type Err = InvalidMac;
 
     /// Accepts `00:00:5e:00:53:01`, `00-00-5e-00-53-01` and `0000.5e00.5301`, in either case.
-    /// Go also accepts 8 and 20 bytes, which no interface of ours can have.
+    /// For Go's 8 and 20 bytes there is [`parse_hardware_address`].
     fn from_str(text: &str) -> Result<Self, InvalidMac> {
-        let bytes = text.as_bytes();
-        let parsed = match (bytes.get(2), bytes.get(4)) {
-            (Some(separator @ (b':' | b'-')), _) => groups(bytes, *separator, 2),
-            (_, Some(b'.')) => groups(bytes, b'.', 4),
-            _ => None,
-        };
-        parsed.map(Self).ok_or_else(|| InvalidMac { text: text.to_owned() })
+        let bytes = parse_hardware_address(text)?;
+        Self::try_from(bytes.as_slice()).map_err(|_| InvalidMac { text: text.to_owned() })
     }
 }
 
@@ -47,8 +42,23 @@ impl TryFrom<&[u8]> for Mac {
     }
 }
 
-/// Six bytes written as groups of `digits` hexadecimal digits.
-fn groups(text: &[u8], separator: u8, digits: usize) -> Option<[u8; 6]> {
+/// A hardware address of 6, 8 or 20 bytes (Ethernet, EUI-64, InfiniBand) in any of the three notations.
+///
+/// # Errors
+/// [`InvalidMac`].
+pub fn parse_hardware_address(text: &str) -> Result<Vec<u8>, InvalidMac> {
+    let bytes = text.as_bytes();
+    let parsed = match (bytes.get(2), bytes.get(4)) {
+        (Some(separator @ (b':' | b'-')), _) => groups(bytes, *separator, 2),
+        (_, Some(b'.')) => groups(bytes, b'.', 4),
+        _ => None,
+    };
+    let known_length = |bytes: &Vec<u8>| matches!(bytes.len(), 6 | 8 | 20);
+    parsed.filter(known_length).ok_or_else(|| InvalidMac { text: text.to_owned() })
+}
+
+/// Bytes written as groups of `digits` hexadecimal digits.
+fn groups(text: &[u8], separator: u8, digits: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(6);
     for group in text.split(|byte| *byte == separator) {
         if group.len() != digits {
@@ -58,7 +68,7 @@ fn groups(text: &[u8], separator: u8, digits: usize) -> Option<[u8; 6]> {
             bytes.push(hex(*pair.first()?)? << 4 | hex(*pair.get(1)?)?);
         }
     }
-    bytes.try_into().ok()
+    Some(bytes)
 }
 
 fn hex(digit: u8) -> Option<u8> {
@@ -76,6 +86,7 @@ mod tests {
             assert_eq!(text.parse(), Ok(mac), "{text}");
         }
         assert_eq!(mac.to_string(), "00:00:5e:00:53:af");
+        assert_eq!(parse_hardware_address("02:00:5e:10:00:00:00:01").unwrap(), [2, 0, 0x5e, 16, 0, 0, 0, 1]);
     }
 
     #[test]

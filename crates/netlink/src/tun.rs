@@ -28,8 +28,8 @@ pub struct TapSpec<'a> {
 /// **current** namespace, which is the only one the kernel offers.
 ///
 /// # Errors
-/// [`Error::Socket`]; `no such file or directory` without `/dev/net/tun`, `device or resource busy` if the name is
-/// a TAP device that is in use, `invalid argument` if it is another kind of link or no valid name.
+/// [`Error::is_exists`] if the name is taken; [`Error::Socket`] with `no such file or directory` without
+/// `/dev/net/tun`, with `invalid argument` if the name is none.
 pub fn link_add_tap(spec: &TapSpec<'_>) -> Result<(), Error> {
     let tun = OpenOptions::new()
         .read(true)
@@ -59,7 +59,13 @@ fn set_interface(tun: &File, spec: &TapSpec<'_>) -> Result<(), Error> {
     request.ifr_ifru.ifru_flags = spec.flags();
     // SAFETY: the descriptor is open, and TUNSETIFF reads and writes one `ifreq`, which `request` is.
     let done = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
-    succeeded(done).map_err(Error::socket("ioctl TUNSETIFF"))
+    match succeeded(done) {
+        // What `IFF_TUN_EXCL` makes of a name that any link has.
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Err(Error::Refused { errno: libc::EEXIST, kernel_text: None })
+        }
+        done => done.map_err(Error::socket("ioctl TUNSETIFF")),
+    }
 }
 
 impl TapSpec<'_> {
@@ -67,7 +73,7 @@ impl TapSpec<'_> {
         let optional =
             [(self.multi_queue, IFF_MULTI_QUEUE), (self.vnet_hdr, IFF_VNET_HDR), (self.no_pi, IFF_NO_PI)];
         let optional = optional.into_iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag);
-        optional.fold(IFF_TAP, |flags, flag| flags | flag)
+        optional.fold(IFF_TAP | IFF_TUN_EXCL, |flags, flag| flags | flag)
     }
 }
 
@@ -82,6 +88,8 @@ fn succeeded(result: libc::c_int) -> io::Result<()> {
 
 /// `linux/if_tun.h`.
 const IFF_TAP: libc::c_short = 0x0002;
+/// Create, never attach to a device that exists. The sign bit of the field.
+const IFF_TUN_EXCL: libc::c_short = i16::MIN;
 const IFF_MULTI_QUEUE: libc::c_short = 0x0100;
 const IFF_NO_PI: libc::c_short = 0x1000;
 const IFF_VNET_HDR: libc::c_short = 0x4000;
@@ -100,8 +108,9 @@ mod tests {
             owner: None,
             group: None,
         };
-        assert_eq!(plain.flags(), 0x0002);
-        assert_eq!(TapSpec { multi_queue: true, no_pi: true, ..plain }.flags(), 0x1102);
-        assert_eq!(TapSpec { vnet_hdr: true, ..plain }.flags(), 0x4002);
+        let flags = |spec: TapSpec<'_>| spec.flags().cast_unsigned();
+        assert_eq!(flags(plain), 0x8002);
+        assert_eq!(flags(TapSpec { multi_queue: true, no_pi: true, ..plain }), 0x9102);
+        assert_eq!(flags(TapSpec { vnet_hdr: true, ..plain }), 0xc002);
     }
 }

@@ -49,6 +49,7 @@ fn macvlans_are_created_in_the_pod() {
         let spec = MacVlanSpec {
             name: "mv0",
             parent,
+            parent_nsid: None,
             mode: MacVlanMode::Private,
             mtu: Some(1400),
             mac: Some(mac),
@@ -64,13 +65,42 @@ fn macvlans_are_created_in_the_pod() {
     });
 }
 
+/// The name is looked up where the socket is: a host with an `eth0` of its own must not be in the way of the pod's
+/// (kernels before 6.15 look in both, if the request is made from the host).
+#[test]
+fn parents_may_be_in_another_namespace() {
+    sandbox(|net| {
+        let pod = net.container();
+        let mut rtnl = Rtnl::open().unwrap();
+        let parent = parent(&mut rtnl);
+        let mut inside = pod.netns.run(Rtnl::open).unwrap().unwrap();
+        let nsid = inside.ensure_nsid(net.netns().as_fd()).unwrap();
+        assert_eq!(inside.ensure_nsid(net.netns().as_fd()).unwrap(), nsid);
+        let spec = MacVlanSpec {
+            name: "up0",
+            parent,
+            parent_nsid: Some(nsid),
+            mode: MacVlanMode::Bridge,
+            mtu: None,
+            mac: None,
+            bcqueuelen: None,
+            netns: None,
+        };
+        if supported("macvlan", inside.link_add_macvlan(&spec)) {
+            let link = inside.link_by_name("up0").unwrap();
+            assert_eq!((link.mtu, link.peer_index, link.peer_netns_id), (1450, Some(parent), Some(nsid)));
+        }
+    });
+}
+
 #[test]
 fn ipvlans_are_created_in_the_pod() {
     sandbox(|net| {
         let pod = net.container();
         let mut rtnl = Rtnl::open().unwrap();
         let parent = parent(&mut rtnl);
-        let spec = ParentSpec { name: "iv0", parent, mtu: None, netns: Some(pod.netns.as_fd()) };
+        let spec =
+            ParentSpec { name: "iv0", parent, parent_nsid: None, mtu: None, netns: Some(pod.netns.as_fd()) };
         if supported("ipvlan", rtnl.link_add_ipvlan(&spec, IpVlanMode::L3s, IpVlanFlag::Private)) {
             let link = pod.netns.run(Rtnl::open).unwrap().unwrap().link_by_name("iv0").unwrap();
             assert_eq!((link.mtu, link.peer_index), (1450, Some(parent)));
@@ -86,7 +116,13 @@ fn vlans_are_created_in_the_pod() {
         let pod = net.container();
         let mut rtnl = Rtnl::open().unwrap();
         let parent = parent(&mut rtnl);
-        let spec = ParentSpec { name: "vl0", parent, mtu: Some(1300), netns: Some(pod.netns.as_fd()) };
+        let spec = ParentSpec {
+            name: "vl0",
+            parent,
+            parent_nsid: None,
+            mtu: Some(1300),
+            netns: Some(pod.netns.as_fd()),
+        };
         if supported("vlan", rtnl.link_add_vlan(&spec, 4001)) {
             let link = pod.netns.run(Rtnl::open).unwrap().unwrap().link_by_name("vl0").unwrap();
             assert_eq!(
@@ -152,7 +188,9 @@ fn tap_devices_persist_in_the_current_namespace() {
         assert_eq!(link_add_tap(&long).unwrap_err().errno(), Some(22));
         let bridge = TapSpec { name: "br0", ..spec };
         rtnl.link_add_bridge("br0", None, None).unwrap();
-        assert_eq!(link_add_tap(&bridge).unwrap_err().errno(), Some(22));
+        assert!(link_add_tap(&bridge).unwrap_err().is_exists());
+        let again = pod.netns.run(|| link_add_tap(&spec)).unwrap();
+        assert!(again.unwrap_err().is_exists(), "an existing device is not opened");
     });
 }
 

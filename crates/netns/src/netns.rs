@@ -112,11 +112,12 @@ impl NetNs {
     }
 
     /// Runs `work` inside the namespace, on the calling thread, and always returns from it, whatever `work` returns.
+    /// A thread that is there already needs no privilege for it.
     ///
     /// # Errors
     /// As [`NetNs::enter`]; `work` has not run then.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, Error> {
-        let _inside = self.enter()?;
+        let _inside = if self.same_as_current()? { None } else { Some(self.enter()?) };
         Ok(work())
     }
 

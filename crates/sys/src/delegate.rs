@@ -230,8 +230,8 @@ fn reserved_address(error: &DelegateError) -> Option<IpAddr> {
 /// "text file busy" is tried this often, a second apart, as by the reference.
 const BUSY_ATTEMPTS: u32 = 6;
 
-struct Answer {
-    exit: Exit,
+pub(crate) struct Answer {
+    pub(crate) exit: Exit,
     /// As Go prints a process's end: `exit status 1`, `signal: killed`.
     status: String,
     stdout: Vec<u8>,
@@ -239,7 +239,7 @@ struct Answer {
 }
 
 /// Writes the configuration while the outputs are read: a delegate may answer before it has read everything.
-fn talk(mut child: std::process::Child, config: &[u8]) -> std::io::Result<Answer> {
+pub(crate) fn talk(mut child: std::process::Child, config: &[u8]) -> std::io::Result<Answer> {
     let stdin = child.stdin.take();
     let output = std::thread::scope(|scope| {
         // A delegate that does not read its configuration is not an error.
@@ -286,7 +286,7 @@ fn is_this_executable(path: &Path) -> bool {
 }
 
 /// What a failed delegate said, in the form that the reference gives it.
-fn error_object(answer: &Answer) -> ErrorObject {
+pub(crate) fn error_object(answer: &Answer) -> ErrorObject {
     let said = |bytes| quoted(&String::from_utf8_lossy(bytes)).to_string();
     let msg = if !answer.stdout.is_empty() {
         match Json::parse(&answer.stdout)

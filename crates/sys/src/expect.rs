@@ -9,7 +9,7 @@ use cnibox_spec::{IpConfig, Route};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
-use crate::{Coded, Failure, Place, Sys};
+use crate::{Coded, Failure, Masquerade, MasqueradeBackend, Place, Sys};
 
 /// What is not as ADD left it.
 #[derive(Debug, Error)]
@@ -33,6 +33,9 @@ pub enum Drift {
         /// The interface.
         ifname: String,
     },
+    /// Addresses are no longer masqueraded.
+    #[error("masquerade not found: {0}")]
+    NoMasquerade(String),
     /// A route is gone.
     #[error("Expected Route {} not found in routing table", go_route(.0))]
     NoRoute(Box<Route>),
@@ -62,6 +65,25 @@ impl Sys<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The addresses are masqueraded. When the host chose the backend (`choice` is `None`) it may choose another one by
+    /// now: either will do.
+    ///
+    /// # Errors
+    /// [`Drift::NoMasquerade`]; when the packet filter cannot be read.
+    pub fn expect_masquerade(
+        &mut self,
+        masquerade: &Masquerade,
+        choice: Option<MasqueradeBackend>,
+        addresses: &[IpNetwork],
+    ) -> Result<(), Failure> {
+        let chosen = self.masquerade_backend(choice);
+        let Some(missing) = self.masquerade_missing(masquerade, chosen, addresses)? else { return Ok(()) };
+        if choice.is_none() && self.masquerade_missing(masquerade, chosen.other(), addresses)?.is_none() {
+            return Ok(());
+        }
+        Err(Drift::NoMasquerade(missing).into())
     }
 
     /// Every route exists, in the table that it was put into. Of a default route only the existence counts, as in the

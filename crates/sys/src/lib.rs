@@ -4,30 +4,42 @@
 //! Everything that more than one plugin does to the system lives here once. It must never know a plugin, and
 //! never read the process's environment or standard streams: those arrive in a [`Host`].
 
+mod attach;
 mod attachment;
+mod check;
 mod delegate;
+mod detach;
 mod env;
 mod expect;
 mod failure;
 mod forwarding;
 mod host;
 mod interface;
+mod labelled;
+mod loan;
 mod masquerade;
 mod memory;
+mod netconf;
+mod parent;
 mod permission;
 mod system;
 mod txn;
 mod veth;
 
+pub use attach::{ANNOUNCE_ALL, ANNOUNCE_ARP, Announce, ListLink, PodLinkError, PodPlan, ensure_printable};
 pub use attachment::{Owner, Stage, is_stale};
+pub use check::{CheckWording, Expected, own_addresses};
 pub use delegate::{DelegateError, Verb};
 pub use env::Env;
 pub use expect::Drift;
 pub use failure::{Coded, Failure};
 pub use host::{Entry, Exit, Host, Registry};
 pub use interface::{InterfaceError, InterfacePlan};
+pub use loan::{Loan, LoanError};
 pub use masquerade::{Masquerade, MasqueradeBackend, UnknownBackend};
 pub use memory::{Memo, Memory};
+pub use netconf::{DnsShape, IpamShape, MacShape};
+pub use parent::ParentError;
 pub use system::{Place, Pod, PodNotOpen, Sys};
 pub use txn::{Txn, Undo};
 pub use veth::{Veth, VethError, VethPlan, random_name};

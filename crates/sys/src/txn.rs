@@ -8,7 +8,7 @@ use cnibox_netfilter::Batch;
 use cnibox_netns::sysctl;
 use cnibox_spec::Code;
 
-use crate::{Failure, Place, Sys, Verb};
+use crate::{Failure, Loan, Place, Sys, Verb};
 
 /// How to take back one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Undo {
         /// Its name.
         name: String,
     },
+    /// Take back a link of the host.
+    Loan(Loan),
     /// DEL to the IPAM plugin of this name.
     Delegate(String),
     /// Apply these changes to the packet filter.
@@ -135,6 +137,7 @@ impl Sys<'_> {
             Undo::Link { place, name } => {
                 Ok(self.rtnl(*place)?.link_del_by_name_if_present(name).map(drop)?)
             }
+            Undo::Loan(loan) => self.loan_undo(loan),
             Undo::Delegate(plugin) => Ok(self.delegate(Verb::Del, plugin).map(drop)?),
             Undo::Rules(batch) => Ok(self.engine()?.apply(batch)?),
             Undo::Sysctl { place, name, value } => {

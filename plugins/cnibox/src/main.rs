@@ -27,10 +27,17 @@ macro_rules! plugins {
 
 plugins! {
     cnibox_bridge::Bridge,
+    cnibox_dummy::Dummy,
     cnibox_firewall::Firewall,
+    cnibox_host_device::HostDevice,
     cnibox_host_local::HostLocal,
+    cnibox_ipvlan::Ipvlan,
     cnibox_loopback::Loopback,
+    cnibox_macvlan::Macvlan,
     cnibox_portmap::Portmap,
+    cnibox_ptp::Ptp,
+    cnibox_tap::Tap,
+    cnibox_vlan::Vlan,
 }
 
 fn main() -> ExitCode {

@@ -7,7 +7,7 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     InfoBridge, InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, InfoVrf, IpVlanFlags,
-    LinkMessage,
+    LinkAttribute, LinkMessage,
 };
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
 
@@ -37,8 +37,10 @@ pub struct VethSpec<'a> {
 pub struct MacVlanSpec<'a> {
     /// Name of the new link.
     pub name: &'a str,
-    /// Index of the parent, in the socket's namespace.
+    /// Index of the parent.
     pub parent: u32,
+    /// This namespace's number for the parent's ([`Rtnl::ensure_nsid`]); `None` is the socket's.
+    pub parent_nsid: Option<i32>,
     /// How it sees its siblings.
     pub mode: MacVlanMode,
     /// MTU; `None` is the parent's.
@@ -128,7 +130,7 @@ impl Rtnl {
         infos.extend(spec.bcqueuelen.map(InfoMacVlan::BcQueueLen));
         let link =
             of_kind(InfoKind::MacVlan, spec.name).link(spec.parent).set_info_data(InfoData::MacVlan(infos));
-        let link = optional(link, spec.mtu, LinkMessageBuilder::mtu);
+        let link = on_parent_in(optional(link, spec.mtu, LinkMessageBuilder::mtu), spec.parent_nsid);
         self.link_add(in_netns(with_mac(link, spec.mac), spec.netns).build())
     }
 
@@ -191,8 +193,10 @@ impl Rtnl {
 pub struct ParentSpec<'a> {
     /// Name of the new link.
     pub name: &'a str,
-    /// Index of the parent, in the socket's namespace.
+    /// Index of the parent.
     pub parent: u32,
+    /// This namespace's number for the parent's ([`Rtnl::ensure_nsid`]); `None` is the socket's.
+    pub parent_nsid: Option<i32>,
     /// MTU; `None` is the parent's.
     pub mtu: Option<u32>,
     /// Namespace to create it in; `None` is the socket's.
@@ -202,7 +206,7 @@ pub struct ParentSpec<'a> {
 impl ParentSpec<'_> {
     fn message(&self, kind: InfoKind) -> LinkMessageBuilder<LinkUnspec> {
         let link = optional(of_kind(kind, self.name).link(self.parent), self.mtu, LinkMessageBuilder::mtu);
-        in_netns(link, self.netns)
+        in_netns(on_parent_in(link, self.parent_nsid), self.netns)
     }
 }
 
@@ -267,6 +271,10 @@ fn optional<T>(
 
 fn with_mac(link: LinkMessageBuilder<LinkUnspec>, mac: Option<Mac>) -> LinkMessageBuilder<LinkUnspec> {
     optional(link, mac, |link, mac| link.address(mac.0.to_vec()))
+}
+
+fn on_parent_in(link: LinkMessageBuilder<LinkUnspec>, nsid: Option<i32>) -> LinkMessageBuilder<LinkUnspec> {
+    optional(link, nsid, |link, nsid| link.append_extra_attribute(LinkAttribute::LinkNetNsId(nsid)))
 }
 
 fn in_netns(

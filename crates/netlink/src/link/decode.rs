@@ -15,6 +15,7 @@ pub(crate) fn decode(message: LinkMessage) -> Link {
         index: message.header.index,
         name: String::new(),
         mac: None,
+        hardware_address: Vec::new(),
         mtu: 0,
         flags: message.header.flags.bits(),
         promiscuity: 0,
@@ -38,7 +39,10 @@ pub(crate) fn decode(message: LinkMessage) -> Link {
 fn take_attribute(link: &mut Link, attribute: LinkAttribute) {
     match attribute {
         LinkAttribute::IfName(name) => link.name = name,
-        LinkAttribute::Address(bytes) => link.mac = Mac::try_from(bytes.as_slice()).ok(),
+        LinkAttribute::Address(bytes) => {
+            link.mac = Mac::try_from(bytes.as_slice()).ok();
+            link.hardware_address = bytes;
+        }
         LinkAttribute::Mtu(mtu) => link.mtu = mtu,
         LinkAttribute::Promiscuity(count) => link.promiscuity = count,
         LinkAttribute::OperState(state) => link.operstate = operstate(state),
@@ -143,6 +147,7 @@ mod tests {
             index: 4,
             name: "eth7".to_owned(),
             mac: Some(Mac([2, 0, 0, 0, 0, 7])),
+            hardware_address: vec![2, 0, 0, 0, 0, 7],
             mtu: 1400,
             flags: 0x11043,
             promiscuity: 1,

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `dummy` plugin: an interface in the container that leads nowhere and carries addresses.
+//!
+//! Everything of an attachment is in the container's namespace and ends with it, but for the IPAM plugin's reservation.
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_spec::{CniResult, Code, DecodeError};
+use cnibox_sys::{CheckWording, Coded, Expected, Failure, IpamShape, Place, PodPlan, Sys, Txn, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// The plugin.
+pub struct Dummy;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The IPAM plugin; ADD and CHECK have one.
+    ipam: Option<String>,
+}
+
+/// What is wrong with a configuration or with an interface.
+#[derive(Debug, Error)]
+enum DummyError {
+    #[error("failed to parse network config: {0}")]
+    Decode(DecodeError),
+    #[error("failed to load netconf: {0}")]
+    DecodeForStatus(DecodeError),
+    #[error("dummy interface requires an IPAM configuration")]
+    NoIpam,
+    #[error("Interface {0} is down")]
+    Down(String),
+}
+
+impl Coded for DummyError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) | Self::DecodeForStatus(_) => Code::DECODING_FAILURE,
+            Self::NoIpam => Code::INVALID_CONFIG,
+            Self::Down(_) => Code::INTERNAL,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "NetConf", default)]
+struct Shape {
+    ipam: IpamShape,
+}
+
+impl Plugin for Dummy {
+    const NAME: &'static str = "dummy";
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        let undecodable = match input.verb {
+            Verb::Status => DummyError::DecodeForStatus,
+            Verb::Add | Verb::Del | Verb::Check | Verb::Gc => DummyError::Decode,
+        };
+        let shape: Shape = input.decode().map_err(undecodable)?;
+        let ipam = shape.ipam.into_plugin();
+        if ipam.is_none() && matches!(input.verb, Verb::Add | Verb::Check) {
+            return Err(DummyError::NoIpam.into());
+        }
+        Ok(Config { ipam })
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        let Request { conf, config, args } = request;
+        sys.open_pod_named(&args.netns)?;
+        let plan = PodPlan {
+            netns: &args.netns,
+            ifname: &args.ifname,
+            dns: None,
+            announce: &[],
+            version: conf.version,
+        };
+        Txn::run(sys, |tx| {
+            let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_dummy(args.ifname.as_str()));
+            let link = tx.pod_link_add(Self::NAME, &args.ifname, create)?;
+            let ipam = tx.ipam_add(config.ipam_name(), &conf.version_text)?;
+            tx.pod_configure(&link, Some(ipam), &plan)
+        })
+    }
+
+    fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let DelArgs { netns, ifname, .. } = &request.args;
+        sys.detach(netns.as_ref(), ifname, request.config.ipam.as_deref())
+    }
+
+    fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let Request { conf, config, args } = request;
+        sys.open_pod_named(&args.netns)?;
+        let (result, link) = sys.check_interface(Expected {
+            netns: &args.netns,
+            ifname: &args.ifname,
+            ipam: config.ipam.as_deref(),
+            prev_result: conf.prev_result(),
+            wording: WORDING,
+        })?;
+        if !link.is_up() {
+            return Err(DummyError::Down(link.name).into());
+        }
+        sys.check_layer3(&args.ifname, &result)
+    }
+
+    fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.require_net_admin()?;
+        sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))
+    }
+
+    fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref())
+    }
+}
+
+impl Config {
+    /// The IPAM plugin's name; an empty one makes the call fail with the reference's text.
+    fn ipam_name(&self) -> &str {
+        self.ipam.as_deref().unwrap_or_default()
+    }
+}
+
+const WORDING: CheckWording =
+    CheckWording { before_required: "dummy: ", ..CheckWording::of_kind("dummy", "dummy") };

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: its shape on the wire, and what remains of it once it has been checked.
+
+use std::path::PathBuf;
+
+use cnibox_harness::Input;
+use cnibox_netlink::errno;
+use cnibox_spec::{Code, DecodeError, Dns};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::find;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Which device; ADD and CHECK have one.
+    pub(crate) device: Option<Device>,
+    /// Whether a userspace driver has it, so that there is no interface.
+    pub(crate) dpdk: bool,
+    /// The IPAM plugin; without one the attachment has no addresses.
+    pub(crate) ipam: Option<String>,
+    /// The result's DNS.
+    pub(crate) dns: Option<Dns>,
+}
+
+/// How a device is named, in order of precedence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
+    /// By the interface's name.
+    Name(String),
+    /// By its hardware address.
+    HardwareAddress(String),
+    /// By the device's directory below `/sys/devices`.
+    KernelPath(String),
+    /// By its address on the PCI bus.
+    Pci(String),
+    /// By its name on the auxiliary bus.
+    Auxiliary(String),
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+pub(crate) enum ConfigError {
+    #[error("failed to load netconf: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("runtime config DeviceID {0} not found or unsupported")]
+    DeviceId(String),
+    #[error("specify either \"device\", \"hwaddr\", \"kernelpath\" or \"pciBusID\"")]
+    NoDevice,
+    #[error("error with host device: lstat {}: {}", .path.display(), errno::io_text(.source))]
+    Driver { path: PathBuf, source: std::io::Error },
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::NoDevice | Self::DeviceId(_) => Code::INVALID_CONFIG,
+            Self::Driver { .. } => Code::INTERNAL,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "NetConf", default)]
+struct Shape {
+    device: String,
+    hwaddr: String,
+    #[serde(rename = "DPDKMode")]
+    dpdk: bool,
+    kernelpath: String,
+    #[serde(rename = "pciBusID")]
+    pci: String,
+    ipam: IpamShape,
+    dns: DnsShape,
+    #[serde(rename = "runtimeConfig")]
+    runtime: RuntimeShape,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "", default)]
+struct RuntimeShape {
+    #[serde(rename = "deviceID")]
+    device_id: String,
+}
+
+impl Config {
+    /// Checks the configuration. DEL finds the device in the container, so it does not stumble over one that the host
+    /// has lost.
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        let mut shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let used = matches!(input.verb, Verb::Add | Verb::Check);
+        let mut auxiliary = String::new();
+        match device_of_id(&shape.runtime.device_id) {
+            Err(error) if used => return Err(error.into()),
+            Ok(Some(Device::Pci(address))) => shape.pci = address,
+            Ok(Some(Device::Auxiliary(name))) => {
+                shape.pci = String::new();
+                auxiliary = name;
+            }
+            _ => {}
+        }
+        let mut dpdk = shape.dpdk;
+        if !shape.pci.is_empty() {
+            dpdk = match find::has_userspace_driver(&shape.pci) {
+                Err(error) if used => return Err(error.into()),
+                found => found.unwrap_or(dpdk),
+            };
+        }
+        let candidates = [
+            Device::Name(shape.device),
+            Device::HardwareAddress(shape.hwaddr),
+            Device::KernelPath(shape.kernelpath),
+            Device::Pci(shape.pci),
+            Device::Auxiliary(auxiliary),
+        ];
+        let device = candidates.into_iter().find(|device| !device.text().is_empty());
+        if used && device.is_none() {
+            return Err(ConfigError::NoDevice.into());
+        }
+        Ok(Self { device, dpdk, ipam: shape.ipam.into_plugin(), dns: shape.dns.into_dns() })
+    }
+}
+
+impl Device {
+    fn text(&self) -> &str {
+        match self {
+            Self::Name(text)
+            | Self::HardwareAddress(text)
+            | Self::KernelPath(text)
+            | Self::Pci(text)
+            | Self::Auxiliary(text) => text,
+        }
+    }
+}
+
+/// What the runtime's device ID names. It is a name, never a path.
+fn device_of_id(id: &str) -> Result<Option<Device>, ConfigError> {
+    if id.is_empty() {
+        return Ok(None);
+    }
+    let is_on = |bus: &str| !id.contains('/') && !id.starts_with('.') && find::on_bus(bus, id).exists();
+    if is_on(find::PCI) {
+        Ok(Some(Device::Pci(id.to_owned())))
+    } else if is_on(find::AUXILIARY) {
+        Ok(Some(Device::Auxiliary(id.to_owned())))
+    } else {
+        Err(ConfigError::DeviceId(id.to_owned()))
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: its shape on the wire, and what remains of it once it has been checked.
+
+use cnibox_harness::Input;
+use cnibox_netlink::{IpVlanMode, Link};
+use cnibox_spec::{CniResult, Code, DecodeError, Dns, PrevResultError};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, Place, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The parent's name; `None` is the default route's link.
+    pub(crate) master: Option<String>,
+    /// Where the parent is.
+    pub(crate) place: Place,
+    /// At which layer packets are switched.
+    pub(crate) mode: IpVlanMode,
+    /// MTU in bytes; 0 or less for the parent's.
+    mtu: i64,
+    /// The IPAM plugin.
+    pub(crate) ipam: Option<String>,
+    /// An earlier plugin's result, whose addresses are used in place of an IPAM plugin's.
+    pub(crate) chained: Option<CniResult>,
+    /// The result's DNS.
+    pub(crate) dns: Option<Dns>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+enum ConfigError {
+    #[error("failed to load netconf: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("could not parse prevResult: could not parse prevResult: {0}")]
+    PrevResult(#[from] PrevResultError),
+    #[error("chained master failure. PrevResult lacks a single named interface")]
+    NoChainedMaster,
+    #[error("unknown ipvlan mode: {0:?}")]
+    Mode(String),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::PrevResult(_) | Self::NoChainedMaster | Self::Mode(_) => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "NetConf", default)]
+struct Shape {
+    master: String,
+    mode: String,
+    mtu: i64,
+    #[serde(rename = "linkInContainer")]
+    in_container: bool,
+    ipam: IpamShape,
+    dns: DnsShape,
+}
+
+impl Config {
+    /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else; only ADD
+    /// has an earlier plugin's prevResult.
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let mode = match mode_named(&shape.mode) {
+            Err(error) if matches!(input.verb, Verb::Add | Verb::Check) => return Err(error.into()),
+            mode => mode.unwrap_or(IpVlanMode::L2),
+        };
+        let earlier = match input.verb {
+            Verb::Add => input.conf.prev_result().map_err(ConfigError::PrevResult)?,
+            Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
+        };
+        let ipam = shape.ipam.into_plugin();
+        let mut master = Some(shape.master).filter(|master| !master.is_empty());
+        if let (None, Some(result)) = (&master, &earlier) {
+            master = Some(chained_master(result)?);
+        }
+        Ok(Self {
+            master,
+            place: if shape.in_container { Place::Pod } else { Place::Host },
+            mode,
+            mtu: shape.mtu,
+            chained: earlier.filter(|result| ipam.is_none() && !result.ips.is_empty()),
+            ipam,
+            dns: shape.dns.into_dns(),
+        })
+    }
+
+    /// The MTU to give to an interface on `parent`; `None` when it is the parent's, which larger ones come down to.
+    pub(crate) fn mtu_below(&self, parent: &Link) -> Option<u32> {
+        u32::try_from(self.mtu).ok().filter(|mtu| (1..parent.mtu).contains(mtu))
+    }
+}
+
+fn chained_master(result: &CniResult) -> Result<String, ConfigError> {
+    match result.interfaces.as_slice() {
+        [only] if !only.name.is_empty() => Ok(only.name.clone()),
+        _ => Err(ConfigError::NoChainedMaster),
+    }
+}
+
+fn mode_named(name: &str) -> Result<IpVlanMode, ConfigError> {
+    let name = if name.is_empty() { "l2" } else { name };
+    let found = MODES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, mode)| *mode).ok_or_else(|| ConfigError::Mode(name.to_owned()))
+}
+
+/// The configuration's name of a mode.
+pub(crate) fn mode_name(mode: IpVlanMode) -> &'static str {
+    MODES.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name)
+}
+
+const MODES: &[(&str, IpVlanMode)] =
+    &[("l2", IpVlanMode::L2), ("l3", IpVlanMode::L3), ("l3s", IpVlanMode::L3s)];

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `ipvlan` plugin: an interface that shares the MAC of its parent, one of the host's links or of the container's.
+//!
+//! Behind another plugin it may stand on that one's interface and take over its addresses. Everything of an attachment
+//! is in the container's namespace and ends with it, but for the IPAM plugin's reservation.
+
+mod config;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_netlink::{IpVlanFlag, IpVlanMode, Link, LinkData, ParentSpec};
+use cnibox_spec::{CniResult, Dns};
+use cnibox_sys::{ANNOUNCE_ALL, CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn, Verb};
+use thiserror::Error;
+
+pub use config::Config;
+
+/// The plugin.
+pub struct Ipvlan;
+
+impl Plugin for Ipvlan {
+    const NAME: &'static str = "ipvlan";
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        Config::new(input)
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        let (Request { conf, config, args }, empty) = (request, Dns::default());
+        sys.open_pod_named(&args.netns)?;
+        let parent = sys.parent(config.place, config.master.as_deref())?;
+        let spec = ParentSpec {
+            name: args.ifname.as_str(),
+            parent: parent.index,
+            parent_nsid: sys.parent_nsid(config.place)?,
+            mtu: None,
+            netns: None,
+        };
+        let plan = PodPlan {
+            netns: &args.netns,
+            ifname: &args.ifname,
+            dns: Some(config.dns.as_ref().unwrap_or(&empty)),
+            announce: ANNOUNCE_ALL,
+            version: conf.version,
+        };
+        let mtu = config.mtu_below(&parent);
+        Txn::run(sys, |tx| {
+            let create = |sys: &mut Sys<'_>| {
+                Ok(sys.rtnl(Place::Pod)?.link_add_ipvlan(&spec, config.mode, IpVlanFlag::Bridge))
+            };
+            let link = tx.pod_link_add(Self::NAME, &args.ifname, create)?;
+            if let Some(mtu) = mtu {
+                tx.shared(|sys| set_mtu(sys, &link, mtu))?;
+            }
+            let ipam = match &config.chained {
+                Some(result) => result.clone(),
+                None => tx.ipam_add(config.ipam.as_deref().unwrap_or_default(), &conf.version_text)?,
+            };
+            tx.pod_configure(&link, Some(ipam), &plan)
+        })
+    }
+
+    fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let DelArgs { netns, ifname, .. } = &request.args;
+        sys.detach(netns.as_ref(), ifname, request.config.ipam.as_deref())
+    }
+
+    fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let Request { conf, config, args } = request;
+        sys.open_pod_named(&args.netns)?;
+        let (result, link) = sys.check_interface(Expected {
+            netns: &args.netns,
+            ifname: &args.ifname,
+            ipam: config.ipam.as_deref(),
+            prev_result: conf.prev_result(),
+            wording: CheckWording::of_kind("ipvlan", "ipvlan"),
+        })?;
+        // Without a name ADD found the parent by the default route or in a prevResult that is no longer known.
+        if let Some(master) = &config.master {
+            sys.parent(config.place, Some(master))?;
+        }
+        expect_mode(&link, config.mode)?;
+        sys.check_layer3(&args.ifname, &result)
+    }
+
+    fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.require_net_admin()?;
+        sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
+    }
+
+    fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref())
+    }
+}
+
+/// What the kernel refused, or changed since.
+#[derive(Debug, Error)]
+enum IpvlanError {
+    #[error("failed to set MTU of ipvlan {ifname:?} to {mtu}: {source}")]
+    Mtu { ifname: String, mtu: u32, source: cnibox_netlink::Error },
+    #[error("Container IPVlan mode {found} does not match expected value: {wanted}")]
+    OtherMode { found: &'static str, wanted: &'static str },
+}
+
+impl Coded for IpvlanError {}
+
+/// The kernel overwrites an MTU that is asked for on creation (`ipvlan_link_new`).
+fn set_mtu(sys: &mut Sys<'_>, link: &Link, mtu: u32) -> Result<(), Failure> {
+    let refused = |source| IpvlanError::Mtu { ifname: link.name.clone(), mtu, source };
+    Ok(sys.rtnl(Place::Pod)?.link_set_mtu(link.index, mtu).map_err(refused)?)
+}
+
+fn expect_mode(link: &Link, wanted: IpVlanMode) -> Result<(), IpvlanError> {
+    let LinkData::IpVlan { mode } = link.data else { return Ok(()) };
+    let (found, wanted) = (config::mode_name(mode), config::mode_name(wanted));
+    if found == wanted { Ok(()) } else { Err(IpvlanError::OtherMode { found, wanted }) }
+}

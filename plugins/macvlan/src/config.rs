@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: its shape on the wire, and what remains of it once it has been checked.
+
+use cnibox_harness::Input;
+use cnibox_netlink::{Mac, MacVlanMode};
+use cnibox_spec::{ArgsError, Code, DecodeError, Dns};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, Place, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The parent's name; `None` is the default route's link.
+    pub(crate) master: Option<String>,
+    /// Where the parent is.
+    pub(crate) place: Place,
+    /// How the interface sees its siblings.
+    pub(crate) mode: MacVlanMode,
+    /// MTU in bytes, 0 for the parent's. Checked when the parent is known.
+    pub(crate) mtu: i64,
+    /// The interface's MAC.
+    pub(crate) mac: Option<Mac>,
+    /// Length of the queue for broadcasts, in packets.
+    pub(crate) bcqueuelen: Option<u32>,
+    /// The IPAM plugin; without one the attachment has no addresses.
+    pub(crate) ipam: Option<String>,
+    /// The result's DNS.
+    pub(crate) dns: Option<Dns>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+enum ConfigError {
+    #[error("failed to load netconf: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("unknown macvlan mode: {0:?}")]
+    Mode(String),
+    #[error("{0}")]
+    Args(#[from] ArgsError),
+    #[error("invalid args {0} for MAC addr: address {0}: invalid MAC address")]
+    Mac(String),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::Args(_) => Code::INVALID_ENVIRONMENT,
+            Self::Mode(_) | Self::Mac(_) => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "NetConf", default)]
+struct Shape {
+    master: String,
+    mode: String,
+    mtu: i64,
+    mac: String,
+    #[serde(rename = "linkInContainer")]
+    in_container: bool,
+    bcqueuelen: u32,
+    ipam: IpamShape,
+    dns: DnsShape,
+    #[serde(rename = "runtimeConfig")]
+    runtime: MacShape,
+}
+
+impl Config {
+    /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else.
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let used = matches!(input.verb, Verb::Add | Verb::Check);
+        let mode = match mode_named(&shape.mode) {
+            Err(error) if used => return Err(error.into()),
+            mode => mode.unwrap_or(MacVlanMode::Bridge),
+        };
+        Ok(Self {
+            mac: if used { requested_mac(input, &shape)? } else { None },
+            master: Some(shape.master).filter(|master| !master.is_empty()),
+            place: if shape.in_container { Place::Pod } else { Place::Host },
+            mode,
+            mtu: shape.mtu,
+            bcqueuelen: Some(shape.bcqueuelen).filter(|length| *length != 0),
+            ipam: shape.ipam.into_plugin(),
+            dns: shape.dns.into_dns(),
+        })
+    }
+}
+
+/// `mac` < `CNI_ARGS` < `runtimeConfig.mac`.
+fn requested_mac(input: &Input<'_>, shape: &Shape) -> Result<Option<Mac>, ConfigError> {
+    let of_args = input.mac_of_args()?;
+    let mut candidates = [&shape.runtime.mac, &of_args, &shape.mac].into_iter();
+    let Some(text) = candidates.find(|mac| !mac.is_empty()) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| ConfigError::Mac(text.clone()))
+}
+
+fn mode_named(name: &str) -> Result<MacVlanMode, ConfigError> {
+    let name = if name.is_empty() { "bridge" } else { name };
+    let found = MODES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, mode)| *mode).ok_or_else(|| ConfigError::Mode(name.to_owned()))
+}
+
+/// The configuration's name of a mode.
+pub(crate) fn mode_name(mode: MacVlanMode) -> &'static str {
+    MODES.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name)
+}
+
+const MODES: &[(&str, MacVlanMode)] = &[
+    ("bridge", MacVlanMode::Bridge),
+    ("private", MacVlanMode::Private),
+    ("vepa", MacVlanMode::Vepa),
+    ("passthru", MacVlanMode::Passthru),
+];

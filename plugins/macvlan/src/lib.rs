@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `macvlan` plugin: an interface with a MAC of its own on top of one of the host's, or of the container's.
+//!
+//! Everything of an attachment is in the container's namespace and ends with it, but for the IPAM plugin's reservation.
+
+mod config;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_netlink::{Link, LinkData, MacVlanMode, MacVlanSpec};
+use cnibox_spec::{CniResult, Dns};
+use cnibox_sys::{ANNOUNCE_ALL, CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn, Verb};
+use thiserror::Error;
+
+pub use config::Config;
+
+/// The plugin.
+pub struct Macvlan;
+
+impl Plugin for Macvlan {
+    const NAME: &'static str = "macvlan";
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        Config::new(input)
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        let (Request { conf, config, args }, empty) = (request, Dns::default());
+        sys.open_pod_named(&args.netns)?;
+        let (parent, mtu) = sys.parent_and_mtu(config.place, config.master.as_deref(), config.mtu)?;
+        let spec = MacVlanSpec {
+            name: args.ifname.as_str(),
+            parent: parent.index,
+            parent_nsid: sys.parent_nsid(config.place)?,
+            mode: config.mode,
+            mtu,
+            mac: config.mac,
+            bcqueuelen: config.bcqueuelen,
+            netns: None,
+        };
+        let plan = PodPlan {
+            netns: &args.netns,
+            ifname: &args.ifname,
+            dns: Some(config.dns.as_ref().unwrap_or(&empty)),
+            announce: ANNOUNCE_ALL,
+            version: conf.version,
+        };
+        Txn::run(sys, |tx| {
+            let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_macvlan(&spec));
+            let link = tx.pod_link_add(Self::NAME, &args.ifname, create)?;
+            let ipam =
+                config.ipam.as_deref().map(|plugin| tx.ipam_add(plugin, &conf.version_text)).transpose()?;
+            tx.pod_configure(&link, ipam, &plan)
+        })
+    }
+
+    fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let DelArgs { netns, ifname, .. } = &request.args;
+        sys.detach(netns.as_ref(), ifname, request.config.ipam.as_deref())
+    }
+
+    fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let Request { conf, config, args } = request;
+        sys.open_pod_named(&args.netns)?;
+        sys.parent(config.place, config.master.as_deref())?;
+        let (result, link) = sys.check_interface(Expected {
+            netns: &args.netns,
+            ifname: &args.ifname,
+            ipam: config.ipam.as_deref(),
+            prev_result: conf.prev_result(),
+            wording: WORDING,
+        })?;
+        expect_mode(&link, config.mode)?;
+        sys.check_layer3(&args.ifname, &result)
+    }
+
+    fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.require_net_admin()?;
+        sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
+    }
+
+    fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref())
+    }
+}
+
+/// The interface sees its siblings in another way than configured.
+#[derive(Debug, Error)]
+#[error("container macvlan mode {found} does not match expected value: {wanted}")]
+struct OtherMode {
+    found: &'static str,
+    wanted: &'static str,
+}
+
+impl Coded for OtherMode {}
+
+fn expect_mode(link: &Link, wanted: MacVlanMode) -> Result<(), OtherMode> {
+    let LinkData::MacVlan { mode } = link.data else { return Ok(()) };
+    let (found, wanted) = (config::mode_name(mode), config::mode_name(wanted));
+    if found == wanted { Ok(()) } else { Err(OtherMode { found, wanted }) }
+}
+
+const WORDING: CheckWording =
+    CheckWording { lower_case: true, ..CheckWording::of_kind("macvlan", "macvlan") };

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: its shape on the wire, and what remains of it once it has been checked.
+
+use cnibox_harness::Input;
+use cnibox_spec::{Code, DecodeError, Dns};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MasqueradeBackend, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Whether to masquerade, and where if the configuration says so.
+    pub(crate) masquerade: Option<Option<MasqueradeBackend>>,
+    /// MTU of both ends in bytes; `None` is the kernel's.
+    pub(crate) mtu: Option<u32>,
+    /// The IPAM plugin, without which ADD fails.
+    pub(crate) ipam: Option<String>,
+    /// Replaces the IPAM plugin's DNS.
+    pub(crate) dns: Option<Dns>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+enum ConfigError {
+    #[error("failed to load netconf: {0}")]
+    Decode(#[from] DecodeError),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "NetConf", default)]
+struct Shape {
+    #[serde(rename = "ipMasq")]
+    masquerade: bool,
+    #[serde(rename = "ipMasqBackend")]
+    masquerade_backend: Option<String>,
+    mtu: i64,
+    ipam: IpamShape,
+    dns: DnsShape,
+}
+
+impl Config {
+    /// Checks the configuration. An unknown backend stops ADD; DEL cleans every backend anyway.
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let choice = match MasqueradeBackend::parse(shape.masquerade_backend.as_deref()) {
+            Err(error) if shape.masquerade && input.verb == Verb::Add => return Err(error.into()),
+            choice => choice.unwrap_or(None),
+        };
+        Ok(Self {
+            masquerade: shape.masquerade.then_some(choice),
+            mtu: u32::try_from(shape.mtu).ok().filter(|mtu| *mtu > 0),
+            ipam: shape.ipam.into_plugin(),
+            dns: shape.dns.into_dns(),
+        })
+    }
+
+    /// The IPAM plugin's name; an empty one makes the call fail with the reference's text.
+    pub(crate) fn ipam_name(&self) -> &str {
+        self.ipam.as_deref().unwrap_or_default()
+    }
+}

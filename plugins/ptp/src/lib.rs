@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `ptp` plugin: a veth pair between container and host, and nothing but routes: the container reaches everything
+//! by the host, which has the gateway address on its end and a route to the container.
+//!
+//! Forwarding is shared and stays. The pair and its masquerade belong to one attachment; an ADD that fails takes them
+//! back.
+
+mod apply;
+mod config;
+mod plan;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, NetConf, Plugin, Request};
+use cnibox_netlink::LinkChange;
+use cnibox_spec::{CniResult, ContainerId, IfName};
+use cnibox_sys::{
+    CheckWording, Expected, Failure, Masquerade, Owner, Stage, Sys, Txn, Undo, Verb, ensure_printable,
+    is_stale,
+};
+
+pub use config::Config;
+
+/// The plugin.
+pub struct Ptp;
+
+impl Plugin for Ptp {
+    const NAME: &'static str = "ptp";
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        Config::new(input)
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        let Request { conf, config, args } = request;
+        let owner = Owner::new(&conf.network, &args.container, &args.ifname);
+        sys.open_pod_named(&args.netns)?;
+        if sys.attachment_is_unfinished(&owner, &args.ifname)? {
+            let (container, netns, ifname) =
+                (args.container.clone(), Some(args.netns.clone()), args.ifname.clone());
+            del(conf, config, &DelArgs { container, netns, ifname }, sys)?;
+        }
+        Txn::run(sys, |tx| add(tx, request, &owner))
+    }
+
+    fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        del(request.conf, &request.config, &request.args, sys)
+    }
+
+    fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let Request { conf, config, args } = request;
+        sys.open_pod_named(&args.netns)?;
+        let (result, _) = sys.check_interface(Expected {
+            netns: &args.netns,
+            ifname: &args.ifname,
+            ipam: Some(config.ipam_name()),
+            prev_result: conf.prev_result(),
+            wording: WORDING,
+        })?;
+        if let Some(choice) = config.masquerade {
+            let addresses: Vec<_> = result.ips.iter().map(|ip| ip.address).collect();
+            sys.expect_masquerade(&masquerade(conf, &args.container, &args.ifname), choice, &addresses)?;
+        }
+        sys.check_layer3(&args.ifname, &result)
+    }
+
+    fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.require_net_admin()?;
+        sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))
+    }
+
+    fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let Request { conf, config, args } = request;
+        let links = sys.host()?.links()?;
+        let failures = [
+            sys.host_links_del(&links, |link| is_stale(link, &conf.network, &args.valid)),
+            sys.masquerade_collect(conf.network.as_str(), &args.valid),
+            sys.ipam_forward(Verb::Gc, config.ipam.as_deref()),
+        ];
+        Failure::collect(failures.into_iter().filter_map(Result::err))
+    }
+}
+
+fn add(
+    tx: &mut Txn<'_, '_>,
+    request: &Request<'_, Config, AddArgs>,
+    owner: &Owner,
+) -> Result<CniResult, Failure> {
+    let Request { conf, config, args } = request;
+    let ipam = tx.ipam_add(config.ipam_name(), &conf.version_text)?;
+    let peers = plan::peers(&ipam)?;
+    tx.shared(|sys| apply::forwarding(sys, &peers))?;
+    let veth = apply::veth(tx, &plan::veth(config, &args.ifname), owner)?;
+    let (result, interface) = plan::layer3(config, args, ipam, &veth)?;
+    tx.shared(|sys| sys.interface_configure(&interface))?;
+    tx.shared(|sys| apply::pod_routes(sys, &veth.pod, &peers))?;
+    tx.shared(|sys| apply::host_end(sys, &veth.host, &peers))?;
+    if let Some(choice) = config.masquerade {
+        let masquerade = masquerade(conf, &args.container, &args.ifname);
+        let backend = tx.sys().masquerade_backend(choice);
+        let addresses: Vec<_> = peers.iter().map(|peer| peer.address).collect();
+        let undo = Undo::Rules(masquerade.remove(backend, &addresses));
+        tx.step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, &addresses)))?;
+    }
+    ensure_printable(conf.version, &result)?;
+    let ready = LinkChange::new(veth.host.index).alias(&owner.alias(Stage::Ready));
+    tx.shared(|sys| Ok::<_, Failure>(sys.host()?.link_set(ready)?))?;
+    Ok(result)
+}
+
+/// Everything is looked for under the names that ADD derives from network, container and interface, so neither
+/// prevResult nor an unchanged configuration is needed.
+fn del(conf: &NetConf, config: &Config, args: &DelArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let DelArgs { container, netns, ifname } = args;
+    let mut failures = Vec::new();
+    failures.extend(sys.ipam_forward(Verb::Del, config.ipam.as_deref()).err());
+    let mut in_use = Vec::new();
+    match sys.pod_link_del(netns.as_ref(), ifname) {
+        Ok(true) => in_use = sys.pod_addresses()?,
+        // The namespace's path can be gone while a process still holds the namespace, and the pair with it.
+        Ok(false) => {
+            let owner = Owner::new(&conf.network, container, ifname);
+            let links = sys.host()?.links()?;
+            failures.extend(sys.host_links_del(&links, |link| owner.stage_of(link).is_some()).err());
+        }
+        Err(failure) => failures.push(failure),
+    }
+    failures.extend(sys.masquerade_remove(&masquerade(conf, container, ifname), &in_use).err());
+    Failure::collect(failures)
+}
+
+fn masquerade(conf: &NetConf, container: &ContainerId, ifname: &IfName) -> Masquerade {
+    Masquerade {
+        network: conf.network.to_string(),
+        container: container.to_string(),
+        ifname: ifname.to_string(),
+    }
+}
+
+const WORDING: CheckWording = CheckWording {
+    before_required: "ptp: ",
+    before_interface: "ptp: ",
+    ..CheckWording::of_kind("veth", "veth/p2p")
+};

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: its shape on the wire, and what remains of it once it has been checked.
+
+use cnibox_harness::Input;
+use cnibox_netlink::Mac;
+use cnibox_spec::{ArgsError, Code, DecodeError, Dns};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Whether the device has several queues.
+    pub(crate) multi_queue: bool,
+    /// MTU in bytes; `None` is the kernel's.
+    pub(crate) mtu: Option<u32>,
+    /// The interface's MAC.
+    pub(crate) mac: Option<Mac>,
+    /// The user that may open the device; `None` is everyone with the capability.
+    pub(crate) owner: Option<u32>,
+    /// The group that may open the device.
+    pub(crate) group: Option<u32>,
+    /// The SELinux context of the device.
+    pub(crate) selinux_context: Option<String>,
+    /// Whether this is the plugin's own call of itself for a device with a context.
+    pub(crate) labelled: bool,
+    /// The bridge in the container whose port the device becomes.
+    pub(crate) bridge: Option<String>,
+    /// The IPAM plugin; without one the attachment has no addresses.
+    pub(crate) ipam: Option<String>,
+    /// The result's DNS.
+    pub(crate) dns: Option<Dns>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+enum ConfigError {
+    #[error("failed to load netconf: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("{0}")]
+    Args(#[from] ArgsError),
+    #[error("invalid args {0} for MAC addr: address {0}: invalid MAC address")]
+    Mac(String),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::Args(_) => Code::INVALID_ENVIRONMENT,
+            Self::Mac(_) => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "NetConf", default)]
+struct Shape {
+    #[serde(rename = "multiQueue")]
+    multi_queue: bool,
+    mtu: i64,
+    mac: String,
+    owner: Option<u32>,
+    group: Option<u32>,
+    #[serde(rename = "selinuxContext")]
+    selinux_context: String,
+    #[serde(rename = "cnibox.labelled")]
+    labelled: bool,
+    bridge: String,
+    ipam: IpamShape,
+    dns: DnsShape,
+    #[serde(rename = "runtimeConfig")]
+    runtime: MacShape,
+}
+
+impl Config {
+    /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else.
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let given = |text: String| Some(text).filter(|text| !text.is_empty());
+        Ok(Self {
+            mac: match input.verb {
+                Verb::Add => requested_mac(input, &shape)?,
+                Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
+            },
+            multi_queue: shape.multi_queue,
+            mtu: u32::try_from(shape.mtu).ok().filter(|mtu| *mtu > 0),
+            owner: shape.owner,
+            group: shape.group,
+            selinux_context: given(shape.selinux_context),
+            labelled: shape.labelled,
+            bridge: given(shape.bridge),
+            ipam: shape.ipam.into_plugin(),
+            dns: shape.dns.into_dns(),
+        })
+    }
+}
+
+/// `mac` < `CNI_ARGS` < `runtimeConfig.mac`.
+fn requested_mac(input: &Input<'_>, shape: &Shape) -> Result<Option<Mac>, ConfigError> {
+    let of_args = input.mac_of_args()?;
+    let mut candidates = [&shape.runtime.mac, &of_args, &shape.mac].into_iter();
+    let Some(text) = candidates.find(|mac| !mac.is_empty()) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| ConfigError::Mac(text.clone()))
+}

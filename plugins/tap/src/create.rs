@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Creating the device, with or without an SELinux context, and its settings.
+
+use cnibox_harness::{NetConf, Plugin};
+use cnibox_netlink::{Error, Link, LinkChange, TapSpec, link_add_tap};
+use cnibox_spec::IfName;
+use cnibox_sys::{Coded, Failure, Place, Sys};
+use serde::Serialize;
+use thiserror::Error as ThisError;
+
+use crate::Tap;
+use crate::config::Config;
+
+/// What the kernel refused.
+#[derive(Debug, ThisError)]
+enum TapError {
+    #[error("failed to create tap: {0}")]
+    Settings(#[source] Error),
+    #[error("failed to get bridge {0}: {1}")]
+    NoBridge(String, #[source] Error),
+    #[error("failed to set tap {tap} as a port of bridge {bridge}: {source}")]
+    Port { tap: String, bridge: String, source: Error },
+    #[error("failed to set tap interface up: {0}")]
+    Up(#[source] Error),
+}
+
+impl Coded for TapError {}
+
+/// Creates the device in the container.
+pub(crate) fn device(
+    sys: &mut Sys<'_>,
+    conf: &NetConf,
+    config: &Config,
+    ifname: &IfName,
+) -> Result<Result<(), Error>, Failure> {
+    if let Some(context) = &config.selinux_context {
+        // The kernel gives a device the context of the process that makes it (`selinux_tun_dev_alloc_security`), and a
+        // process gets another context by being executed.
+        sys.execute_labelled(context, Tap::NAME, &OwnCall::new(conf, config))?;
+        return Ok(Ok(()));
+    }
+    sys.inside(Place::Pod, || link_add_tap(&spec(config, ifname)))
+}
+
+/// The reference makes devices by `ip tuntap`, or itself when both owner and group are given, and then with other
+/// flags. Whoever opens the device must know them, so they are the same here.
+fn spec<'a>(config: &Config, ifname: &'a IfName) -> TapSpec<'a> {
+    let by_ip = config.labelled || config.owner.is_none() || config.group.is_none();
+    TapSpec {
+        name: ifname.as_str(),
+        multi_queue: config.multi_queue,
+        vnet_hdr: !by_ip,
+        no_pi: by_ip || config.multi_queue,
+        owner: config.owner,
+        group: config.group,
+    }
+}
+
+/// The configuration for calling this plugin as a process of its own: just the device.
+#[derive(Serialize)]
+struct OwnCall<'a> {
+    #[serde(rename = "cniVersion")]
+    version: &'a str,
+    name: &'a str,
+    #[serde(rename = "type")]
+    plugin: &'a str,
+    #[serde(rename = "cnibox.labelled")]
+    labelled: bool,
+    #[serde(rename = "multiQueue")]
+    multi_queue: bool,
+    owner: Option<u32>,
+    group: Option<u32>,
+}
+
+impl<'a> OwnCall<'a> {
+    fn new(conf: &'a NetConf, config: &Config) -> Self {
+        Self {
+            version: conf.version.as_str(),
+            name: conf.network.as_str(),
+            plugin: Tap::NAME,
+            labelled: true,
+            multi_queue: config.multi_queue,
+            owner: config.owner,
+            group: config.group,
+        }
+    }
+}
+
+/// MTU, MAC and bridge; brings the device up and answers with it as it is then.
+pub(crate) fn configure(sys: &mut Sys<'_>, config: &Config, link: Link) -> Result<Link, Failure> {
+    let rtnl = sys.rtnl(Place::Pod)?;
+    if config.mtu.is_some() || config.mac.is_some() {
+        let change = LinkChange::new(link.index);
+        let change = config.mtu.into_iter().fold(change, LinkChange::mtu);
+        let change = config.mac.into_iter().fold(change, LinkChange::mac);
+        rtnl.link_set(change).map_err(TapError::Settings)?;
+    }
+    if let Some(name) = &config.bridge {
+        let bridge = rtnl.link_by_name(name).map_err(|source| TapError::NoBridge(name.clone(), source))?;
+        let refused = |source| TapError::Port { tap: link.name.clone(), bridge: name.clone(), source };
+        rtnl.link_set_master(link.index, bridge.index).map_err(refused)?;
+    }
+    rtnl.link_set_up(link.index).map_err(TapError::Up)?;
+    Ok(rtnl.link_by_index(link.index)?)
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `tap` plugin: a persistent TAP device in the container, for a virtual machine in there, optionally a port of a
+//! bridge in there.
+//!
+//! Everything of an attachment is in the container's namespace and ends with it, but for the IPAM plugin's reservation.
+
+mod config;
+mod create;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_spec::{CniResult, Dns};
+use cnibox_sys::{ANNOUNCE_ARP, CheckWording, Expected, Failure, PodPlan, Sys, Txn, Verb};
+
+pub use config::Config;
+
+/// The plugin.
+pub struct Tap;
+
+impl Plugin for Tap {
+    const NAME: &'static str = "tap";
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        Config::new(input)
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        let (Request { conf, config, args }, empty) = (request, Dns::default());
+        sys.open_pod_named(&args.netns)?;
+        let plan = PodPlan {
+            netns: &args.netns,
+            ifname: &args.ifname,
+            dns: Some(config.dns.as_ref().unwrap_or(&empty)),
+            announce: ANNOUNCE_ARP,
+            version: conf.version,
+        };
+        Txn::run(sys, |tx| {
+            let link = tx.pod_link_add(Self::NAME, &args.ifname, |sys| {
+                create::device(sys, conf, config, &args.ifname)
+            })?;
+            let link = tx.shared(|sys| create::configure(sys, config, link))?;
+            let ipam =
+                config.ipam.as_deref().map(|plugin| tx.ipam_add(plugin, &conf.version_text)).transpose()?;
+            tx.pod_configure(&link, ipam, &plan)
+        })
+    }
+
+    fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let DelArgs { netns, ifname, .. } = &request.args;
+        sys.detach(netns.as_ref(), ifname, request.config.ipam.as_deref())
+    }
+
+    fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let Request { conf, config, args } = request;
+        sys.open_pod_named(&args.netns)?;
+        let (result, _) = sys.check_interface(Expected {
+            netns: &args.netns,
+            ifname: &args.ifname,
+            ipam: config.ipam.as_deref(),
+            prev_result: conf.prev_result(),
+            wording: CheckWording::of_kind("tun", "tap"),
+        })?;
+        sys.check_layer3(&args.ifname, &result)
+    }
+
+    fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.require_net_admin()?;
+        sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
+    }
+
+    fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref())
+    }
+}

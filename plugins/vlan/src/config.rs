@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: its shape on the wire, and what remains of it once it has been checked.
+
+use cnibox_harness::Input;
+use cnibox_spec::{Code, DecodeError, Dns};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, Place, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The parent's name.
+    pub(crate) master: String,
+    /// Where the parent is.
+    pub(crate) place: Place,
+    /// VLAN id.
+    pub(crate) id: u16,
+    /// MTU in bytes, 0 for the parent's. Checked when the parent is known.
+    pub(crate) mtu: i64,
+    /// The IPAM plugin, without which ADD fails.
+    pub(crate) ipam: Option<String>,
+    /// The result's DNS.
+    pub(crate) dns: Option<Dns>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+enum ConfigError {
+    #[error("failed to load netconf: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("\"master\" field is required. It specifies the host interface name to create the VLAN for")]
+    NoMaster,
+    #[error("invalid VLAN ID {0} (must be between 0 and 4094 inclusive)")]
+    Id(i64),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::NoMaster | Self::Id(_) => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "NetConf", default)]
+struct Shape {
+    master: String,
+    #[serde(rename = "vlanId")]
+    id: i64,
+    mtu: i64,
+    #[serde(rename = "linkInContainer")]
+    in_container: bool,
+    ipam: IpamShape,
+    dns: DnsShape,
+}
+
+impl Config {
+    /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else.
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let used = matches!(input.verb, Verb::Add | Verb::Check);
+        if used && shape.master.is_empty() {
+            return Err(ConfigError::NoMaster.into());
+        }
+        let id = match u16::try_from(shape.id).ok().filter(|id| *id <= MAX_ID) {
+            None if used => return Err(ConfigError::Id(shape.id).into()),
+            id => id.unwrap_or_default(),
+        };
+        Ok(Self {
+            master: shape.master,
+            place: if shape.in_container { Place::Pod } else { Place::Host },
+            id,
+            mtu: shape.mtu,
+            ipam: shape.ipam.into_plugin(),
+            dns: shape.dns.into_dns(),
+        })
+    }
+
+    /// The IPAM plugin's name; an empty one makes the call fail with the reference's text.
+    pub(crate) fn ipam_name(&self) -> &str {
+        self.ipam.as_deref().unwrap_or_default()
+    }
+}
+
+/// 4095 is reserved (IEEE 802.1Q).
+const MAX_ID: u16 = 4094;

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `vlan` plugin: an 802.1q interface on top of one of the host's, or of the container's.
+//!
+//! Everything of an attachment is in the container's namespace and ends with it, but for the IPAM plugin's reservation.
+
+mod config;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_netlink::{Link, LinkData, ParentSpec};
+use cnibox_spec::{CniResult, Code, Dns};
+use cnibox_sys::{CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn, Verb};
+use thiserror::Error;
+
+pub use config::Config;
+
+/// The plugin.
+pub struct Vlan;
+
+impl Plugin for Vlan {
+    const NAME: &'static str = "vlan";
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        Config::new(input)
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        let (Request { conf, config, args }, empty) = (request, Dns::default());
+        sys.open_pod_named(&args.netns)?;
+        let (parent, mtu) = sys.parent_and_mtu(config.place, Some(&config.master), config.mtu)?;
+        let parent_nsid = sys.parent_nsid(config.place)?;
+        let spec =
+            ParentSpec { name: args.ifname.as_str(), parent: parent.index, parent_nsid, mtu, netns: None };
+        let plan = PodPlan {
+            netns: &args.netns,
+            ifname: &args.ifname,
+            dns: Some(config.dns.as_ref().unwrap_or(&empty)),
+            announce: &[],
+            version: conf.version,
+        };
+        Txn::run(sys, |tx| {
+            let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_vlan(&spec, config.id));
+            let link = tx.pod_link_add(Self::NAME, &args.ifname, create)?;
+            let ipam = tx.ipam_add(config.ipam_name(), &conf.version_text).map_err(delegate_failed)?;
+            tx.pod_configure(&link, Some(ipam), &plan)
+        })
+    }
+
+    fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let DelArgs { netns, ifname, .. } = &request.args;
+        sys.detach(netns.as_ref(), ifname, request.config.ipam.as_deref())
+    }
+
+    fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let Request { conf, config, args } = request;
+        sys.open_pod_named(&args.netns)?;
+        let (result, link) = sys.check_interface(Expected {
+            netns: &args.netns,
+            ifname: &args.ifname,
+            ipam: Some(config.ipam_name()),
+            prev_result: conf.prev_result(),
+            wording: WORDING,
+        })?;
+        sys.parent(config.place, Some(&config.master))?;
+        expect_settings(&link, config)?;
+        sys.check_layer3(&args.ifname, &result)
+    }
+
+    fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.require_net_admin()?;
+        sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))
+    }
+
+    fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref())
+    }
+}
+
+/// This plugin alone puts words in front of what its IPAM plugin says, and so loses the code.
+fn delegate_failed(failure: Failure) -> Failure {
+    Failure::new(Code::INTERNAL, format!("failed to execute IPAM delegate: {failure}"))
+}
+
+/// The interface is not as ADD made it.
+#[derive(Debug, Error)]
+enum Drift {
+    #[error("Error: vlan interface {ifname} configured VLAN ID is {wanted}, current value is {found}")]
+    Id { ifname: String, wanted: u16, found: u16 },
+    #[error("Error: Tuning configured MTU of {ifname} is {wanted}, current value is {found}")]
+    Mtu { ifname: String, wanted: i64, found: u32 },
+}
+
+impl Coded for Drift {}
+
+fn expect_settings(link: &Link, config: &Config) -> Result<(), Drift> {
+    let ifname = || link.name.clone();
+    if let LinkData::Vlan { id } = link.data
+        && id != config.id
+    {
+        return Err(Drift::Id { ifname: ifname(), wanted: config.id, found: id });
+    }
+    if config.mtu != 0 && config.mtu != i64::from(link.mtu) {
+        return Err(Drift::Mtu { ifname: ifname(), wanted: config.mtu, found: link.mtu });
+    }
+    Ok(())
+}
+
+const WORDING: CheckWording = CheckWording {
+    before_required: "vlan: ",
+    before_interface: "vlan: ",
+    ..CheckWording::of_kind("vlan", "vlan")
+};
