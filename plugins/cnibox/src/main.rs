@@ -26,11 +26,16 @@ macro_rules! plugins {
 }
 
 plugins! {
+    cnibox_bandwidth::Bandwidth,
     cnibox_bridge::Bridge,
     cnibox_firewall::Firewall,
     cnibox_host_local::HostLocal,
     cnibox_loopback::Loopback,
     cnibox_portmap::Portmap,
+    cnibox_sbr::Sbr,
+    cnibox_static::Static,
+    cnibox_tuning::Tuning,
+    cnibox_vrf::Vrf,
 }
 
 fn main() -> ExitCode {
