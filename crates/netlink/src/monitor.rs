@@ -53,6 +53,22 @@ impl Monitor {
         Self::of(Multicast::Ipv6Addr)
     }
 
+    /// Subscribes to the IPv6 routes of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// [`Error::Socket`].
+    pub fn routes6() -> Result<Self, Error> {
+        Self::of(Multicast::Ipv6Route)
+    }
+
+    /// Waits for any news at all; false at the deadline. The caller looks at the present state before each wait.
+    ///
+    /// # Errors
+    /// [`Error::Socket`].
+    pub fn wait_any(&mut self, deadline: Instant) -> Result<bool, Error> {
+        Ok(!matches!(self.next(deadline)?, Seen::Deadline))
+    }
+
     fn of(group: Multicast) -> Result<Self, Error> {
         let socket = Socket::open(Protocol::Route)?;
         socket.join(group)?;

@@ -47,6 +47,33 @@ impl Rtnl {
         self.change(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
+    /// `tc qdisc del dev INDEX root`; false if there was none. The kernel puts its default in the place.
+    ///
+    /// # Errors
+    /// What else the kernel says.
+    pub fn qdisc_del_root_if_present(&mut self, index: u32) -> Result<bool, Error> {
+        self.qdisc_del_if_present(index, TcHandle::ROOT)
+    }
+
+    /// `tc qdisc del dev INDEX ingress`, filters included; false if there was none.
+    ///
+    /// # Errors
+    /// What else the kernel says.
+    pub fn qdisc_del_ingress_if_present(&mut self, index: u32) -> Result<bool, Error> {
+        self.qdisc_del_if_present(index, TcHandle::INGRESS)
+    }
+
+    fn qdisc_del_if_present(&mut self, index: u32, parent: TcHandle) -> Result<bool, Error> {
+        let mut message = about(index);
+        message.header.parent = parent;
+        match self.change(RouteNetlinkMessage::DelQueueDiscipline(message), 0) {
+            Ok(()) => Ok(true),
+            // ENODEV: the link is gone; EINVAL: no ingress discipline; ENOENT: the default one, which stays.
+            Err(Error::Refused { errno: libc::ENODEV | libc::EINVAL | libc::ENOENT, .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// `tc filter add dev INDEX parent ffff: pref 1 protocol all u32 match u32 0 0 flowid 1:1 action mirred egress
     /// redirect dev TARGET`: everything that comes in by a link with an ingress discipline goes out by another.
     ///

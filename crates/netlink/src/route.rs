@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Routes, the verbs of `ip route`.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnetwork::IpNetwork;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteNextHop, RouteProtocol, RouteScope,
-    RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteNextHop, RouteProtocol,
+    RouteScope, RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
@@ -73,6 +74,8 @@ pub struct Route {
     pub src: Option<IpAddr>,
     /// `RTM_F_*` and `RTNH_F_*`.
     pub flags: u32,
+    /// As it arrived, for [`Rtnl::route_copy`] and its like.
+    message: RouteMessage,
 }
 
 /// One of several next hops.
@@ -109,7 +112,7 @@ impl RouteSpec {
         message.header.protocol = RouteProtocol::Boot;
         message.header.kind = RouteType::Unicast;
         message.header.scope = RouteScope::from(self.scope.unwrap_or(0));
-        message.header.flags.set(netlink_packet_route::route::RouteFlags::Onlink, self.onlink);
+        message.header.flags.set(RouteFlags::Onlink, self.onlink);
         message.attributes = vec![RouteAttribute::Destination(self.dst.network().into())];
         message.attributes.extend(self.gw.map(|gw| gateway(self.dst, gw)));
         message.attributes.extend(self.oif.map(RouteAttribute::Oif));
@@ -206,6 +209,46 @@ impl Rtnl {
         Ok(dump.into_iter().filter_map(as_route).filter(wanted).collect())
     }
 
+    /// The tables that have routes: those of `ip route show table all`, of one family.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn route_tables(&mut self, family: Family) -> Result<BTreeSet<u32>, Error> {
+        let mut request = RouteMessage::default();
+        request.header.address_family = family.into_kernel();
+        let dump = self.dump(&RouteNetlinkMessage::GetRoute(request))?;
+        Ok(dump.into_iter().filter_map(as_route).map(|route| route.table).collect())
+    }
+
+    /// `ip route replace ... table TABLE` with everything that the kernel says about an existing route, protocol and
+    /// several next hops included. In the route's own table this puts a deleted route back.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn route_copy(&mut self, route: &Route, table: u32) -> Result<(), Error> {
+        let message = route.message_for(table);
+        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// `ip route replace ... src SRC`: an existing route with another preferred source address.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn route_set_src(&mut self, route: &Route, src: IpAddr) -> Result<(), Error> {
+        let mut message = route.message_for(route.table);
+        message.attributes.retain(|attribute| !matches!(attribute, RouteAttribute::PrefSource(_)));
+        message.attributes.push(RouteAttribute::PrefSource(src.into()));
+        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// `ip route del` of exactly this route.
+    ///
+    /// # Errors
+    /// [`Error::is_not_found`] (`no such process`), or what else the kernel says.
+    pub fn route_del_exact(&mut self, route: &Route) -> Result<(), Error> {
+        self.change(RouteNetlinkMessage::DelRoute(route.message_for(route.table)), 0)
+    }
+
     /// `ip route get IP`: the route that a packet to `ip` would take now.
     ///
     /// # Errors
@@ -221,6 +264,28 @@ impl Rtnl {
 }
 
 impl Route {
+    /// What to say about this route when it is to be in `table`. What only the kernel may say is left out; `onlink` is
+    /// the one flag that is an option.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what only the kernel may say")]
+    fn message_for(&self, table: u32) -> RouteMessage {
+        let mut message = self.message.clone();
+        message.header.flags &= RouteFlags::Onlink;
+        message.header.table = 0;
+        message.attributes.retain(|attribute| match attribute {
+            RouteAttribute::Destination(_)
+            | RouteAttribute::Gateway(_)
+            | RouteAttribute::Via(_)
+            | RouteAttribute::Oif(_)
+            | RouteAttribute::Priority(_)
+            | RouteAttribute::PrefSource(_)
+            | RouteAttribute::Metrics(_)
+            | RouteAttribute::MultiPath(_) => true,
+            _ => false,
+        });
+        set_table(&mut message, table);
+        message
+    }
+
     /// Whether packets may leave by the link with this index.
     pub fn leaves_by(&self, oif: u32) -> bool {
         self.oif == Some(oif) || self.nexthops.iter().any(|hop| hop.oif == oif)
@@ -250,13 +315,14 @@ fn as_route(message: RouteNetlinkMessage) -> Option<Route> {
 /// `None` for families other than IPv4 and IPv6.
 #[expect(clippy::wildcard_enum_match_arm, reason = "three dozen families")]
 fn decode(message: RouteMessage) -> Option<Route> {
-    let header = message.header;
+    let header = message.header.clone();
     let any = match header.address_family {
         AddressFamily::Inet => IpAddr::from(Ipv4Addr::UNSPECIFIED),
         AddressFamily::Inet6 => IpAddr::from(Ipv6Addr::UNSPECIFIED),
         _ => return None,
     };
     let mut route = Route {
+        message: message.clone(),
         dst: IpNetwork::new(any, header.destination_prefix_length).ok()?,
         gw: None,
         oif: None,
@@ -360,6 +426,25 @@ mod tests {
         assert_eq!(route.dst, "10.9.0.0/16".parse().unwrap());
         assert_eq!(route.to_spec(), RouteSpec { dst: route.dst, ..spec });
         assert_eq!((route.protocol, route.kind), (3, 1));
+    }
+
+    #[test]
+    fn a_copy_keeps_everything_but_the_table_and_the_kernels_own_words() {
+        let spec = RouteSpec {
+            gw: Some("10.0.0.1".parse().unwrap()),
+            priority: Some(50),
+            table: Some(1000),
+            onlink: true,
+            ..RouteSpec::new("10.9.0.0/16".parse().unwrap())
+        };
+        let mut message = spec.message();
+        message.header.protocol = RouteProtocol::Kernel;
+        message.header.flags |= RouteFlags::Linkdown;
+        message.attributes.push(RouteAttribute::Expires(7));
+        let copy = as_route(RouteNetlinkMessage::NewRoute(message)).unwrap().message_for(100);
+        let copy = as_route(RouteNetlinkMessage::NewRoute(copy)).unwrap();
+        assert_eq!(copy.to_spec(), RouteSpec { table: Some(100), scope: Some(0), ..spec });
+        assert_eq!((copy.protocol, copy.message.attributes.len()), (2, 3));
     }
 
     #[test]

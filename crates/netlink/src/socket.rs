@@ -34,6 +34,8 @@ pub enum Multicast {
     Link,
     /// `RTNLGRP_IPV6_IFADDR`: IPv6 addresses do.
     Ipv6Addr,
+    /// `RTNLGRP_IPV6_ROUTE`: IPv6 routes do.
+    Ipv6Route,
 }
 
 impl Socket {
@@ -66,6 +68,7 @@ impl Socket {
         let number = match group {
             Multicast::Link => RTNLGRP_LINK,
             Multicast::Ipv6Addr => RTNLGRP_IPV6_IFADDR,
+            Multicast::Ipv6Route => RTNLGRP_IPV6_ROUTE,
         };
         self.inner.add_membership(number).map_err(Error::socket("join a group"))
     }
@@ -156,6 +159,7 @@ const KERNEL: u32 = 0;
 /// `enum rtnetlink_groups` of `linux/rtnetlink.h`.
 const RTNLGRP_LINK: u32 = 1;
 const RTNLGRP_IPV6_IFADDR: u32 = 9;
+const RTNLGRP_IPV6_ROUTE: u32 = 11;
 
 /// What the kernel fills at most in one datagram of a dump (`NLMSG_GOODSIZE` up to 32 KiB).
 const RECEIVE_BUFFER: usize = 32 * 1024;

@@ -57,6 +57,12 @@ impl Owner {
         let (stage, key) = parse(link)?;
         (key == self.key).then_some(stage)
     }
+
+    /// Whether `link` is marked as another attachment's.
+    #[must_use]
+    pub fn is_another(&self, link: &Link) -> bool {
+        parse(link).is_some_and(|(_, key)| key != self.key)
+    }
 }
 
 /// Whether `link` belongs to an attachment of `network` that is not among `valid`.

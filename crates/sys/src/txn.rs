@@ -4,11 +4,15 @@
 //! Undo is data, so that a journal can be printed and compared. Shared things (a bridge, base chains,
 //! forwarding) have no undo: other containers may use them by then.
 
-use cnibox_netfilter::Batch;
-use cnibox_netns::sysctl;
-use cnibox_spec::Code;
+use std::path::PathBuf;
 
-use crate::{Failure, Loan, Place, Sys, Verb};
+use cnibox_netfilter::Batch;
+use cnibox_netlink::{AddrSpec, Error, Family, Link, LinkChange, Route, Rtnl, RuleSpec};
+use cnibox_netns::{errno, sysctl};
+use cnibox_spec::Code;
+use thiserror::Error as ThisError;
+
+use crate::{Coded, Failure, Loan, Place, Sys, Verb};
 
 /// How to take back one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +48,56 @@ pub enum Undo {
         /// The address with its prefix length.
         address: ipnetwork::IpNetwork,
     },
+    /// Remove a queueing discipline that was added to a link of the host.
+    Discipline {
+        /// The link's index.
+        link: u32,
+        /// Whether it is the ingress discipline, with its filters, or the root.
+        ingress: bool,
+    },
+    /// Delete a routing rule.
+    Rule {
+        /// Where it is.
+        place: Place,
+        /// The rule.
+        rule: RuleSpec,
+    },
+    /// Delete the routes of a link from a table that was empty before.
+    TableRoutes {
+        /// Where the table is.
+        place: Place,
+        /// The table.
+        table: u32,
+        /// The link's index.
+        link: u32,
+    },
+    /// Put back a route that was deleted or replaced.
+    Route {
+        /// Where it was.
+        place: Place,
+        /// The route.
+        route: Box<Route>,
+    },
+    /// Give a link its former hardware address, MTU, modes and queue length.
+    Settings {
+        /// Where it is.
+        place: Place,
+        /// The link as it was.
+        link: Box<Link>,
+    },
+    /// Release a link from its VRF, with the addresses and routes that it had before.
+    Enslaved {
+        /// Where it is.
+        place: Place,
+        /// The link's index.
+        link: u32,
+        /// Its IPv6 addresses, which the kernel drops on the way.
+        addresses: Vec<AddrSpec>,
+        /// Its routes.
+        routes: Vec<Route>,
+    },
+    /// Remove a file.
+    File(PathBuf),
 }
 
 /// A journal of steps over a [`Sys`].
@@ -148,6 +202,79 @@ impl Sys<'_> {
                 let index = rtnl.link_by_name(link)?.index;
                 Ok(rtnl.addr_del(index, *address)?)
             }
+            Undo::Discipline { link, ingress: true } => {
+                Ok(self.host()?.qdisc_del_ingress_if_present(*link).map(drop)?)
+            }
+            Undo::Discipline { link, ingress: false } => {
+                Ok(self.host()?.qdisc_del_root_if_present(*link).map(drop)?)
+            }
+            Undo::Rule { place, rule } => Ok(self.rtnl(*place)?.rule_del(rule)?),
+            Undo::TableRoutes { place, table, link } => {
+                Ok(delete_table_routes(self.rtnl(*place)?, *table, *link)?)
+            }
+            Undo::Route { place, route } => Ok(self.rtnl(*place)?.route_copy(route, route.table)?),
+            Undo::Settings { place, link } => Ok(restore_settings(self.rtnl(*place)?, link)?),
+            Undo::Enslaved { place, link, addresses, routes } => {
+                Ok(release(self.rtnl(*place)?, *link, addresses, routes)?)
+            }
+            Undo::File(path) => {
+                Ok(std::fs::remove_file(path).map_err(|source| FileLeft { path: path.clone(), source })?)
+            }
         }
     }
 }
+
+fn delete_table_routes(rtnl: &mut Rtnl, table: u32, link: u32) -> Result<(), Error> {
+    for family in [Family::V4, Family::V6] {
+        for route in rtnl.routes(family, table, Some(link))? {
+            rtnl.route_del_exact(&route)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sets only what differs: some drivers refuse even a change to the same.
+fn restore_settings(rtnl: &mut Rtnl, before: &Link) -> Result<(), Error> {
+    let now = rtnl.link_by_index(before.index)?;
+    let mut change = LinkChange::new(before.index);
+    if let Some(mac) = before.mac.filter(|mac| now.mac != Some(*mac)) {
+        change = change.mac(mac);
+    }
+    if before.mtu != now.mtu {
+        change = change.mtu(before.mtu);
+    }
+    if before.txqlen != now.txqlen {
+        change = change.txqlen(before.txqlen);
+    }
+    if before.is_promisc() != now.is_promisc() {
+        change = change.promisc(before.is_promisc());
+    }
+    if before.is_allmulti() != now.is_allmulti() {
+        change = change.allmulti(before.is_allmulti());
+    }
+    rtnl.link_set(change)
+}
+
+fn release(rtnl: &mut Rtnl, link: u32, addresses: &[AddrSpec], routes: &[Route]) -> Result<(), Error> {
+    rtnl.link_set_nomaster(link)?;
+    for address in addresses {
+        match rtnl.addr_add(link, address) {
+            Err(error) if !error.is_exists() => return Err(error),
+            _ => {}
+        }
+    }
+    for route in routes {
+        rtnl.route_copy(route, route.table)?;
+    }
+    Ok(())
+}
+
+/// A file that could not be removed.
+#[derive(Debug, ThisError)]
+#[error("remove {}: {}", path.display(), errno::io_text(source))]
+struct FileLeft {
+    path: PathBuf,
+    source: std::io::Error,
+}
+
+impl Coded for FileLeft {}

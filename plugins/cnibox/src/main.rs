@@ -26,6 +26,7 @@ macro_rules! plugins {
 }
 
 plugins! {
+    cnibox_bandwidth::Bandwidth,
     cnibox_bridge::Bridge,
     cnibox_dummy::Dummy,
     cnibox_firewall::Firewall,
@@ -36,8 +37,12 @@ plugins! {
     cnibox_macvlan::Macvlan,
     cnibox_portmap::Portmap,
     cnibox_ptp::Ptp,
+    cnibox_sbr::Sbr,
+    cnibox_static::Static,
     cnibox_tap::Tap,
+    cnibox_tuning::Tuning,
     cnibox_vlan::Vlan,
+    cnibox_vrf::Vrf,
 }
 
 fn main() -> ExitCode {

@@ -115,7 +115,7 @@ fn del(conf: &NetConf, config: &Config, args: &DelArgs, sys: &mut Sys<'_>) -> Re
     failures.extend(sys.ipam_forward(Verb::Del, config.ipam.as_deref()).err());
     let mut in_use = Vec::new();
     match sys.pod_link_del(netns.as_ref(), ifname) {
-        Ok(true) => in_use = sys.pod_addresses()?,
+        Ok(true) => in_use = sys.pod_addresses(ifname.as_str())?,
         // The namespace's path can be gone while a process still holds the namespace, and the pair with it.
         Ok(false) => {
             let owner = Owner::new(&conf.network, container, ifname);

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: limits of both directions, from the network's configuration or else from the runtime.
+
+use cnibox_harness::Input;
+use cnibox_spec::{CniResult, Code, DecodeError, Json, PrevResultError, decode};
+use cnibox_sys::{Coded, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A checked configuration. DEL and GC need nothing of it and get an empty one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// What the container may receive.
+    pub(crate) ingress: Option<Limit>,
+    /// What the container may send.
+    pub(crate) egress: Option<Limit>,
+    /// The result of the plugin before.
+    pub(crate) prev_result: Option<CniResult>,
+}
+
+/// A limit of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    /// Bits per second, not 0.
+    pub(crate) rate: u64,
+    /// Bits that may be sent at once, not 0.
+    pub(crate) burst: u64,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A value of the wrong type.
+    #[error("failed to parse network configuration: {0}")]
+    Decode(#[from] DecodeError),
+    /// A rate without burst.
+    #[error("if rate is set, burst must also be set")]
+    NoBurst,
+    /// A burst without rate.
+    #[error("if burst is set, rate must also be set")]
+    NoRate,
+    /// A burst that the kernel cannot count.
+    #[error("burst cannot be more than 4GB")]
+    Burst,
+    /// There is no plugin before this one.
+    #[error("must be called as chained plugin")]
+    NotChained,
+    /// The same, as CHECK says it.
+    #[error("must be called as a chained plugin")]
+    NoPrevResult,
+    /// The result of the plugin before cannot be read.
+    #[error("could not parse prevResult: could not parse prevResult: {0}")]
+    PrevResult(#[from] PrevResultError),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::NoBurst
+            | Self::NoRate
+            | Self::Burst
+            | Self::NotChained
+            | Self::NoPrevResult
+            | Self::PrevResult(_) => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+/// In the network's configuration the four keys stand at the top.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename = "PluginConf", default)]
+struct Shape {
+    #[serde(rename = "ingressRate")]
+    ingress_rate: Option<u64>,
+    #[serde(rename = "ingressBurst")]
+    ingress_burst: Option<u64>,
+    #[serde(rename = "egressRate")]
+    egress_rate: Option<u64>,
+    #[serde(rename = "egressBurst")]
+    egress_burst: Option<u64>,
+    #[serde(rename = "runtimeConfig")]
+    runtime: RuntimeShape,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename = "", default)]
+struct RuntimeShape {
+    bandwidth: EntryShape,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename = "BandwidthEntry", default)]
+struct EntryShape {
+    #[serde(rename = "ingressRate")]
+    ingress_rate: u64,
+    #[serde(rename = "ingressBurst")]
+    ingress_burst: u64,
+    #[serde(rename = "egressRate")]
+    egress_rate: u64,
+    #[serde(rename = "egressBurst")]
+    egress_burst: u64,
+}
+
+impl Shape {
+    /// A single key at the top, even a 0, hides the runtime's whole object.
+    fn entry(self) -> EntryShape {
+        let top = [self.ingress_rate, self.ingress_burst, self.egress_rate, self.egress_burst];
+        if top.iter().all(Option::is_none) {
+            return self.runtime.bandwidth;
+        }
+        let [ingress_rate, ingress_burst, egress_rate, egress_burst] = top.map(Option::unwrap_or_default);
+        EntryShape { ingress_rate, ingress_burst, egress_rate, egress_burst }
+    }
+}
+
+impl Config {
+    /// Checks the configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
+        match input.verb {
+            Verb::Del | Verb::Gc => Ok(Self::default()),
+            Verb::Status => Self::parse(&input.conf.json),
+            Verb::Add | Verb::Check => {
+                Ok(Self { prev_result: input.conf.prev_result()?, ..Self::parse(&input.conf.json)? })
+            }
+        }
+    }
+
+    fn parse(json: &Json) -> Result<Self, ConfigError> {
+        let entry = decode::<Shape>(json)?.entry();
+        let ingress = Limit::new(entry.ingress_rate, entry.ingress_burst)?;
+        let egress = Limit::new(entry.egress_rate, entry.egress_burst)?;
+        Ok(Self { ingress, egress, prev_result: None })
+    }
+
+    /// Whether nothing is to be limited.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.ingress.is_none() && self.egress.is_none()
+    }
+}
+
+impl Limit {
+    fn new(rate: u64, burst: u64) -> Result<Option<Self>, ConfigError> {
+        match (rate, burst) {
+            (0, 0) => Ok(None),
+            (_, 0) => Err(ConfigError::NoBurst),
+            (0, _) => Err(ConfigError::NoRate),
+            (_, burst) if burst / 8 >= u64::from(u32::MAX) => Err(ConfigError::Burst),
+            (rate, burst) => Ok(Some(Self { rate, burst })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Config, String> {
+        Config::parse(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_key_at_the_top_hides_the_runtimes_limits() {
+        let runtime = r#""runtimeConfig":{"bandwidth":{"ingressRate":8,"ingressBurst":16}}"#;
+        let limited = load(&format!("{{{runtime}}}")).unwrap();
+        assert_eq!(limited.ingress, Some(Limit { rate: 8, burst: 16 }));
+        assert!(load(&format!(r#"{{"egressRate":0,{runtime}}}"#)).unwrap().is_unlimited());
+        assert!(load("{}").unwrap().is_unlimited());
+    }
+
+    #[test]
+    fn rate_and_burst_come_together() {
+        assert_eq!(load(r#"{"ingressRate":8}"#).unwrap_err(), "if rate is set, burst must also be set");
+        assert_eq!(load(r#"{"egressBurst":8}"#).unwrap_err(), "if burst is set, rate must also be set");
+        let huge = load(r#"{"egressRate":8,"egressBurst":34359738360}"#);
+        assert_eq!(huge.unwrap_err(), "burst cannot be more than 4GB");
+        assert!(load(r#"{"egressRate":8,"egressBurst":34359738352}"#).is_ok());
+        assert!(
+            load(r#"{"egressRate":-1}"#)
+                .unwrap_err()
+                .starts_with("failed to parse network configuration: json:")
+        );
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `bandwidth` plugin: token bucket filters for the traffic of a container behind a veth pair (reference:
+//! `plugins/meta/bandwidth`).
+//!
+//! What the container receives is limited where the host's end of the pair sends it. What it sends arrives at the
+//! host's end, where nothing can be queued, and takes a detour by an IFB device that belongs to the attachment. The
+//! filters go with the pair; only the IFB device must be deleted.
+
+mod apply;
+mod config;
+mod detach;
+mod plan;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_netlink::{Error, Link, Tbf};
+use cnibox_spec::{CniResult, CniVersion, Interface, quoted};
+use cnibox_sys::{Coded, Failure, Owner, Place, Sys};
+use thiserror::Error as ThisError;
+
+pub use config::{Config, ConfigError};
+
+/// The plugin.
+pub struct Bandwidth;
+
+/// What is not as ADD needs it, or left it.
+#[derive(Debug, ThisError)]
+enum BandwidthError {
+    #[error("no interfaces provided")]
+    NoInterfaces,
+    #[error("container interface {ifname} has no veth peer: could not look up {ifname:?}: {source}")]
+    PodLink { ifname: String, source: Error },
+    #[error("container interface {0} has no veth peer: interface {0:?} was not a veth interface")]
+    NotAVeth(String),
+    #[error("veth peer with index {0} is not in host ns")]
+    PeerElsewhere(u32),
+    #[error("no veth peer of container interface found in host ns")]
+    PeerNotListed,
+    #[error("get ifb device: {0}")]
+    NoIfb(#[source] Error),
+    #[error("Failed to find qdisc")]
+    NoQdisc,
+    #[error("{0} doesn't match")]
+    Mismatch(&'static str),
+}
+
+impl Coded for BandwidthError {}
+
+impl Plugin for Bandwidth {
+    const NAME: &'static str = "bandwidth";
+    /// 0.3.0 and later: older results list no interfaces.
+    const VERSIONS: &'static [CniVersion] = CniVersion::ALL.split_at(2).1;
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        Ok(Config::new(input)?)
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        let result = request.config.prev_result.as_ref().ok_or(ConfigError::NotChained)?;
+        if request.config.is_unlimited() {
+            return Ok(result.clone());
+        }
+        apply::add(request, result, sys).map_err(|mut failure| {
+            let owner = Owner::new(&request.conf.network, &request.args.container, &request.args.ifname);
+            if let Err(error) = sys.mark_attachment_failed(result, &owner) {
+                failure.add_details(&error.to_string());
+            }
+            failure
+        })
+    }
+
+    fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        detach::del(request, sys)
+    }
+
+    fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let result = request.config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
+        let host = host_link(sys, &request.args, &result.interfaces)?;
+        if let Some(limit) = request.config.ingress {
+            expect_tbf(sys, host.index, limit.tbf())?;
+        }
+        if let Some(limit) = request.config.egress {
+            let name = plan::ifb_name(request.conf.network.as_str(), request.args.container.as_str());
+            let ifb = sys.host()?.link_by_name(&name).map_err(BandwidthError::NoIfb)?;
+            expect_tbf(sys, ifb.index, limit.tbf())?;
+        }
+        Ok(())
+    }
+
+    fn status(_: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.require_net_admin()
+    }
+
+    fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        detach::gc(request, sys)
+    }
+}
+
+fn expect_tbf(sys: &mut Sys<'_>, index: u32, wanted: Tbf) -> Result<(), Failure> {
+    let found = sys.host()?.qdisc_root_tbf(index)?.ok_or(BandwidthError::NoQdisc)?;
+    let drift = if found.rate != wanted.rate {
+        "Rate"
+    } else if found.limit != wanted.limit {
+        "Limit"
+    } else if found.buffer != wanted.buffer {
+        "Buffer"
+    } else {
+        return Ok(());
+    };
+    Err(BandwidthError::Mismatch(drift).into())
+}
+
+/// The host's end of the container's pair, which must be among prevResult's interfaces. Opens the namespace.
+fn host_link(sys: &mut Sys<'_>, args: &AddArgs, interfaces: &[Interface]) -> Result<Link, Failure> {
+    if let Err(failure) = sys.open_pod(&args.netns) {
+        return Err(failure.prefixed(&format!("failed to open netns {}: ", quoted(args.netns.as_str()))));
+    }
+    if interfaces.is_empty() {
+        return Err(BandwidthError::NoInterfaces.into());
+    }
+    let ifname = args.ifname.as_str();
+    let pod = sys
+        .rtnl(Place::Pod)?
+        .link_by_name(ifname)
+        .map_err(|source| BandwidthError::PodLink { ifname: ifname.to_owned(), source })?;
+    let peer = pod.peer_index.filter(|_| pod.is_kind("veth"));
+    let peer = peer.ok_or_else(|| BandwidthError::NotAVeth(ifname.to_owned()))?;
+    let host = sys.host()?.link_by_index(peer).map_err(|_| BandwidthError::PeerElsewhere(peer))?;
+    let listed = |interface: &Interface| interface.sandbox.is_empty() && interface.name == host.name;
+    if interfaces.iter().any(listed) { Ok(host) } else { Err(BandwidthError::PeerNotListed.into()) }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ADD: rules and tables, taken back when something fails.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use cnibox_harness::{AddArgs, Request};
+use cnibox_netlink::{Error, Family, Link, Route, Rtnl, TABLE_MAIN};
+use cnibox_spec::CniResult;
+use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo};
+use thiserror::Error as ThisError;
+
+use crate::config::{Config, ConfigError};
+use crate::lock::NetnsLock;
+use crate::plan::{self, Address, FIRST_TABLE};
+
+/// What the kernel refused.
+#[derive(Debug, ThisError)]
+enum ApplyError {
+    #[error("Failed to list all rules: {0}")]
+    ListRules(#[source] Error),
+    #[error("Failed to list all routes: {0}")]
+    ListTables(#[source] Error),
+    #[error("Cannot find network interface {0}: {1}")]
+    NoLink(String, #[source] Error),
+    #[error("Unable to list routes: {0}")]
+    ListRoutes(#[source] Error),
+    #[error("failed to add rule: {0}")]
+    SharedRule(#[source] Error),
+    #[error("Failed to add rule: {0}")]
+    Rule(#[source] Error),
+    #[error("Failed to add default route to {0}: {1}")]
+    Default(IpAddr, #[source] Error),
+    #[error("Failed to readd route: {0}")]
+    Copy(#[source] Error),
+    #[error("Failed to delete route: {0}")]
+    Delete(#[source] Error),
+    #[error("Failed to add source hint to route: {0}")]
+    Hint(#[source] Error),
+}
+
+impl Coded for ApplyError {}
+
+/// ADD.
+pub(crate) fn add(
+    request: &Request<'_, Config, AddArgs>,
+    previous: &CniResult,
+    sys: &mut Sys<'_>,
+) -> Result<(), Failure> {
+    let Request { config, args, .. } = request;
+    let ifname = args.ifname.as_str();
+    if previous.ips.is_empty() {
+        return Err(ConfigError::NoAddresses(ifname.to_owned()).into());
+    }
+    let addresses = plan::addresses(previous, ifname, config);
+    sys.open_pod(&args.netns)?;
+    let _lock = NetnsLock::take(args.netns.as_str())?;
+    Txn::run(sys, |tx| match config.table {
+        Some(table) => {
+            addresses.iter().try_for_each(|address| rule(tx, address, table, ApplyError::SharedRule))
+        }
+        None => tables(tx, config, ifname, &addresses),
+    })
+}
+
+/// A table for each address, then the main table without the interface's routes.
+fn tables(tx: &mut Txn<'_, '_>, config: &Config, ifname: &str, addresses: &[Address]) -> Result<(), Failure> {
+    let rtnl = tx.sys().rtnl(Place::Pod)?;
+    let used = tables_in_use(rtnl)?;
+    let link = rtnl.link_by_name(ifname).map_err(|error| ApplyError::NoLink(ifname.to_owned(), error))?;
+    let routes = main_routes(rtnl, &link)?;
+    let mut table = plan::free_table(&used, FIRST_TABLE);
+    for address in addresses {
+        rule(tx, address, table, ApplyError::Rule)?;
+        fill(tx, address, table, (&link, &routes))?;
+        table = plan::free_table(&used, table.saturating_add(1));
+    }
+    for route in &routes {
+        let subnet = addresses.iter().find(|address| address.is_subnet_route(route));
+        match subnet.filter(|_| config.source_hints) {
+            Some(address) => hint(tx, route, address.ip)?,
+            None => delete(tx, route)?,
+        }
+    }
+    Ok(())
+}
+
+/// Tables that a rule leads to or that have routes. The reference overlooks the routes of tables without rule.
+fn tables_in_use(rtnl: &mut Rtnl) -> Result<BTreeSet<u32>, ApplyError> {
+    let mut used = BTreeSet::new();
+    for family in [Family::V4, Family::V6] {
+        used.extend(rtnl.rules(family).map_err(ApplyError::ListRules)?.iter().map(|rule| rule.table));
+        used.extend(rtnl.route_tables(family).map_err(ApplyError::ListTables)?);
+    }
+    Ok(used)
+}
+
+/// The interface's routes in the main table, IPv4 before IPv6. Those with several next hops are not the interface's.
+fn main_routes(rtnl: &mut Rtnl, link: &Link) -> Result<Vec<Route>, ApplyError> {
+    let mut routes = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        routes.extend(rtnl.routes(family, TABLE_MAIN, Some(link.index)).map_err(ApplyError::ListRoutes)?);
+    }
+    routes.retain(|route| route.oif == Some(link.index));
+    Ok(routes)
+}
+
+fn rule(
+    tx: &mut Txn<'_, '_>,
+    address: &Address,
+    table: u32,
+    refused: fn(Error) -> ApplyError,
+) -> Result<(), Failure> {
+    let rule = address.rule(table);
+    tx.step(Undo::Rule { place: Place::Pod, rule }, |sys| {
+        sys.rtnl(Place::Pod)?.rule_add(&rule).map_err(|error| Failure::from(refused(error)))
+    })
+}
+
+/// The default route, which an earlier plugin may have left out, and copies of the interface's routes.
+fn fill(
+    tx: &mut Txn<'_, '_>,
+    address: &Address,
+    table: u32,
+    (link, routes): (&Link, &[Route]),
+) -> Result<(), Failure> {
+    tx.attempt(Undo::TableRoutes { place: Place::Pod, table, link: link.index }, |sys| {
+        let rtnl = sys.rtnl(Place::Pod)?;
+        if let (Some(route), Some(gateway)) = (address.default_route(table, link.index), address.gateway) {
+            rtnl.route_add_exclusive(&route).map_err(|error| ApplyError::Default(gateway, error))?;
+        }
+        for route in routes.iter().filter(|route| address.takes(route)) {
+            rtnl.route_copy(route, table).map_err(ApplyError::Copy)?;
+        }
+        Ok::<_, Failure>(())
+    })
+}
+
+fn delete(tx: &mut Txn<'_, '_>, route: &Route) -> Result<(), Failure> {
+    tx.step(Undo::Route { place: Place::Pod, route: Box::new(route.clone()) }, |sys| {
+        sys.rtnl(Place::Pod)?.route_del_exact(route).map_err(|error| Failure::from(ApplyError::Delete(error)))
+    })
+}
+
+fn hint(tx: &mut Txn<'_, '_>, route: &Route, src: IpAddr) -> Result<(), Failure> {
+    tx.step(Undo::Route { place: Place::Pod, route: Box::new(route.clone()) }, |sys| {
+        sys.rtnl(Place::Pod)?
+            .route_set_src(route, src)
+            .map_err(|error| Failure::from(ApplyError::Hint(error)))
+    })
+}

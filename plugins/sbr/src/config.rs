@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration.
+
+use std::net::IpAddr;
+
+use cnibox_harness::Input;
+use cnibox_spec::{CniResult, Code, DecodeError, Json, PrevResultError, decode, parse_ip};
+use cnibox_sys::{Coded, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A checked configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The table that all addresses share and that somebody else fills; without one, each address gets its own.
+    pub(crate) table: Option<u32>,
+    /// Gateways of the tables, at most one of each family; the addresses' own otherwise.
+    pub(crate) gateways: Vec<IpAddr>,
+    /// Whether the main table keeps the subnets' routes, with the address as preferred source.
+    pub(crate) source_hints: bool,
+    /// The result of the plugin before.
+    pub(crate) prev_result: Option<CniResult>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A value of the wrong type.
+    #[error("failed to parse network configuration: {0}")]
+    Decode(#[from] DecodeError),
+    /// Not a routing table.
+    #[error("invalid routing table {0}")]
+    Table(i64),
+    /// Too many gateways.
+    #[error("gateways list cannot contain more than 2 entries (one IPv4, one IPv6)")]
+    TooManyGateways,
+    /// Not an address.
+    #[error("invalid static gateway IP address: {0}")]
+    Gateway(String),
+    /// Two gateways of a family.
+    #[error("gateways list contains multiple {family} addresses: {first} and {second}")]
+    SameFamily {
+        /// `IPv4` or `IPv6`.
+        family: &'static str,
+        /// The first one.
+        first: IpAddr,
+        /// The second one.
+        second: IpAddr,
+    },
+    /// There is no plugin before this one.
+    #[error("This plugin must be called as chained plugin")]
+    NotChained,
+    /// The plugin before has not given any address.
+    #[error("No IP addresses supplied on interface: {0}")]
+    NoAddresses(String),
+    /// The result of the plugin before cannot be read.
+    #[error("could not parse prevResult: {0}")]
+    PrevResult(#[from] PrevResultError),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::Table(_)
+            | Self::TooManyGateways
+            | Self::Gateway(_)
+            | Self::SameFamily { .. }
+            | Self::NotChained
+            | Self::NoAddresses(_)
+            | Self::PrevResult(_) => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "PluginConf", default)]
+struct Shape {
+    table: Option<i64>,
+    gateways: Vec<String>,
+    #[serde(rename = "addSourceHints")]
+    source_hints: bool,
+}
+
+impl Config {
+    /// Checks the configuration. DEL uses the table, and prevResult where it can be read.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
+        let json = &input.conf.json;
+        match input.verb {
+            Verb::Add | Verb::Check => {
+                Ok(Self { prev_result: input.conf.prev_result()?, ..Self::parse(json)? })
+            }
+            Verb::Status => Self::parse(json),
+            Verb::Del => {
+                let table = decode::<Shape>(json)?.table.map(table_number).transpose()?;
+                let prev_result = input.conf.prev_result().unwrap_or_default();
+                Ok(Self { table, prev_result, ..Self::default() })
+            }
+            Verb::Gc => Ok(Self::default()),
+        }
+    }
+
+    fn parse(json: &Json) -> Result<Self, ConfigError> {
+        let Shape { table, gateways, source_hints } = decode(json)?;
+        Ok(Self {
+            table: table.map(table_number).transpose()?,
+            gateways: parse_gateways(&gateways)?,
+            source_hints,
+            prev_result: None,
+        })
+    }
+}
+
+fn table_number(table: i64) -> Result<u32, ConfigError> {
+    u32::try_from(table).map_err(|_| ConfigError::Table(table))
+}
+
+fn parse_gateways(texts: &[String]) -> Result<Vec<IpAddr>, ConfigError> {
+    if texts.len() > 2 {
+        return Err(ConfigError::TooManyGateways);
+    }
+    let parse = |text: &String| parse_ip(text).map_err(|_| ConfigError::Gateway(text.clone()));
+    let gateways = texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    match *gateways.as_slice() {
+        [first, second] if first.is_ipv4() == second.is_ipv4() => {
+            let family = if first.is_ipv4() { "IPv4" } else { "IPv6" };
+            Err(ConfigError::SameFamily { family, first, second })
+        }
+        _ => Ok(gateways),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Config::parse(&Json::parse(text.as_bytes()).unwrap()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn there_is_one_gateway_of_each_family() {
+        let both = Json::parse(br#"{"gateways":["10.0.0.1","fd00::1"],"table":7}"#).unwrap();
+        let both = Config::parse(&both).unwrap();
+        assert_eq!((both.gateways.len(), both.table), (2, Some(7)));
+        assert_eq!(
+            error(r#"{"gateways":["10.0.0.1","10.0.0.2"]}"#),
+            "gateways list contains multiple IPv4 addresses: 10.0.0.1 and 10.0.0.2"
+        );
+        assert_eq!(error(r#"{"gateways":["x"]}"#), "invalid static gateway IP address: x");
+        assert_eq!(
+            error(r#"{"gateways":["10.0.0.1","10.0.0.2","10.0.0.3"]}"#),
+            "gateways list cannot contain more than 2 entries (one IPv4, one IPv6)"
+        );
+    }
+
+    #[test]
+    fn tables_are_numbers_that_the_kernel_has() {
+        assert_eq!(error(r#"{"table":-1}"#), "invalid routing table -1");
+        assert!(error(r#"{"table":"x"}"#).starts_with("failed to parse network configuration: json:"));
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DEL: the rules of the interface's addresses and what is left in their tables.
+
+use std::net::IpAddr;
+
+use cnibox_harness::{DelArgs, Request};
+use cnibox_netlink::{Error, Family, Rtnl, Rule, RuleSpec, TABLE_LOCAL, TABLE_MAIN};
+use cnibox_sys::{Coded, Failure, Place, Sys};
+use thiserror::Error as ThisError;
+
+use crate::config::Config;
+use crate::lock::NetnsLock;
+use crate::plan::{self, FIRST_TABLE};
+
+/// What the kernel refused.
+#[derive(Debug, ThisError)]
+enum DetachError {
+    #[error("Failed to list all rules to tidy: {0}")]
+    ListRules(#[source] Error),
+    #[error("Failed to get link {0}: {1}")]
+    Link(String, #[source] Error),
+    #[error("Failed to list all addrs: {0}")]
+    ListAddresses(#[source] Error),
+    #[error("Failed to delete rule {0}")]
+    Rule(#[source] Error),
+}
+
+impl Coded for DetachError {}
+
+/// DEL. Without a namespace there is nothing left; rules whose interface is gone are found by prevResult.
+pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let Request { config, args, .. } = request;
+    let Some(netns) = &args.netns else { return Ok(()) };
+    if sys.open_pod_if_present(netns)?.is_none() {
+        return Ok(());
+    }
+    let _lock = NetnsLock::take(netns.as_str())?;
+    let ifname = args.ifname.as_str();
+    let rtnl = sys.rtnl(Place::Pod)?;
+    let (link, mut sources) = interface(rtnl, ifname)?;
+    if let Some(previous) = &config.prev_result {
+        sources.extend(plan::addresses(previous, ifname, config).iter().map(|address| address.ip));
+    }
+    let mut failures = Vec::new();
+    for rule in rules_from(rtnl, &sources, config.table)? {
+        failures.extend(remove(rtnl, &rule, link.filter(|_| config.table.is_none())).err());
+    }
+    Failure::collect(failures)
+}
+
+/// The interface's index and addresses, as far as it is there.
+fn interface(rtnl: &mut Rtnl, ifname: &str) -> Result<(Option<u32>, Vec<IpAddr>), DetachError> {
+    let link = rtnl.link_by_name_if_present(ifname);
+    let Some(link) = link.map_err(|error| DetachError::Link(ifname.to_owned(), error))? else {
+        return Ok((None, Vec::new()));
+    };
+    let addresses = rtnl.addrs(link.index, None).map_err(DetachError::ListAddresses)?;
+    Ok((Some(link.index), addresses.into_iter().map(|addr| addr.net.ip()).collect()))
+}
+
+fn rules_from(rtnl: &mut Rtnl, sources: &[IpAddr], table: Option<u32>) -> Result<Vec<Rule>, DetachError> {
+    let mut rules = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        rules.extend(rtnl.rules(family).map_err(DetachError::ListRules)?);
+    }
+    rules.retain(|rule| {
+        let from = rule.src.is_some_and(|src| sources.contains(&src.ip()));
+        from && table.is_none_or(|table| rule.table == table)
+    });
+    Ok(rules)
+}
+
+/// Deletes a rule, and the interface's routes from its table if that is one of this plugin's: the interface may
+/// outlive this attachment, and its routes would keep the table from being used again.
+fn remove(rtnl: &mut Rtnl, rule: &Rule, link: Option<u32>) -> Result<(), Failure> {
+    let Some(src) = rule.src else { return Ok(()) };
+    let spec =
+        RuleSpec { src, table: rule.table, priority: Some(rule.priority).filter(|priority| *priority != 0) };
+    match rtnl.rule_del(&spec) {
+        Err(error) if !error.is_not_found() => return Err(DetachError::Rule(error).into()),
+        _ => {}
+    }
+    let own = rule.table >= FIRST_TABLE && rule.table != TABLE_MAIN && rule.table != TABLE_LOCAL;
+    let Some(link) = link.filter(|_| own) else { return Ok(()) };
+    for family in [Family::V4, Family::V6] {
+        for route in rtnl.routes(family, rule.table, Some(link))? {
+            match rtnl.route_del_exact(&route) {
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}

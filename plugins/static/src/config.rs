@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: which of four sources the addresses come from.
+//!
+//! The configured addresses and those of `CNI_ARGS` count together; `args.cni.ips` replaces both, and
+//! `runtimeConfig.ips` replaces everything. What replaces has no gateways.
+
+use std::net::IpAddr;
+
+use cnibox_harness::Input;
+use cnibox_spec::{
+    Args, ArgsError, CniVersion, Code, DecodeError, Dns, Json, NetAddr, Route, VersionNumber, decode,
+    parse_cidr, parse_ip,
+};
+use cnibox_sys::Coded;
+use ipnetwork::IpNetwork;
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A checked configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The addresses, in order.
+    pub(crate) addresses: Vec<Wanted>,
+    /// Passed on into the result.
+    pub(crate) routes: Vec<Route>,
+    /// Passed on into the result.
+    pub(crate) dns: Dns,
+}
+
+/// An address to give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Address and prefix length; the host part is kept.
+    pub(crate) address: IpNetwork,
+    /// The subnet's gateway.
+    pub(crate) gateway: Option<IpAddr>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A value of the wrong type.
+    #[error("{0}")]
+    Decode(#[from] DecodeError),
+    /// There is no `ipam` object.
+    #[error("IPAM config missing 'ipam' key")]
+    NoIpam,
+    /// `CNI_ARGS` is malformed.
+    #[error("{0}")]
+    Args(#[from] ArgsError),
+    /// An address in `CNI_ARGS` without prefix length.
+    #[error("the 'ip' field is expected to be in CIDR notation, got: '{0}'")]
+    ArgsAddress(String),
+    /// A gateway in `CNI_ARGS` that is no address.
+    #[error("invalid gateway address: {0}")]
+    Gateway(String),
+    /// An address of `args.cni.ips` or `runtimeConfig.ips` without prefix length.
+    #[error("an entry in the 'ips' field is NOT in CIDR notation, got: '{0}'")]
+    RuntimeAddress(String),
+    /// A configured address without prefix length.
+    #[error("the 'address' field is expected to be in CIDR notation, got: '{0}'")]
+    Address(String),
+    /// More addresses than the configuration's version has room for.
+    #[error("CNI version {0} does not support more than 1 address per family")]
+    TooMany(String),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::Args(_) | Self::ArgsAddress(_) | Self::Gateway(_) => Code::INVALID_ENVIRONMENT,
+            Self::NoIpam | Self::RuntimeAddress(_) | Self::Address(_) | Self::TooMany(_) => {
+                Code::INVALID_CONFIG
+            }
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "Net", default)]
+struct Shape {
+    ipam: Option<IpamShape>,
+    #[serde(rename = "runtimeConfig")]
+    runtime: IpsShape,
+    args: ArgsShape,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "IPAMConfig", default)]
+struct IpamShape {
+    addresses: Vec<AddressShape>,
+    routes: Vec<Route>,
+    dns: Dns,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "Address", default)]
+struct AddressShape {
+    address: String,
+    gateway: NetAddr,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "", default)]
+struct ArgsShape {
+    cni: IpsShape,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "IPAMArgs", default)]
+struct IpsShape {
+    ips: Vec<String>,
+}
+
+impl Config {
+    /// Checks the configuration together with the value of `CNI_ARGS`.
+    ///
+    /// # Errors
+    /// [`ConfigError`]; sources are looked at in the order of their precedence, the weakest first.
+    pub(crate) fn new(input: &Input<'_>, args: &str) -> Result<Self, ConfigError> {
+        Self::parse(&input.conf.json, &input.conf.version_text, args)
+    }
+
+    fn parse(json: &Json, version: &str, args: &str) -> Result<Self, ConfigError> {
+        let shape: Shape = decode(json)?;
+        let ipam = shape.ipam.ok_or(ConfigError::NoIpam)?;
+        let from_args = from_args(args)?;
+        // A weaker source is still checked by the reference, except for the configured addresses.
+        let replaced = [&shape.args.cni.ips, &shape.runtime.ips].map(|ips| from_runtime(ips));
+        let [from_conf, from_runtime] = replaced;
+        let (from_conf, from_runtime) = (from_conf?, from_runtime?);
+        let addresses = match (from_runtime.is_empty(), from_conf.is_empty()) {
+            (false, _) => from_runtime,
+            (true, false) => from_conf,
+            (true, true) => configured(&ipam.addresses)?.into_iter().chain(from_args).collect(),
+        };
+        check_version(version, &addresses)?;
+        Ok(Self { addresses, routes: ipam.routes, dns: ipam.dns })
+    }
+}
+
+fn configured(shapes: &[AddressShape]) -> Result<Vec<Wanted>, ConfigError> {
+    let wanted = |shape: &AddressShape| match parse_cidr(&shape.address) {
+        Ok(address) => Ok(Wanted { address, gateway: shape.gateway.0 }),
+        Err(_) => Err(ConfigError::Address(shape.address.clone())),
+    };
+    shapes.iter().map(wanted).collect()
+}
+
+fn from_runtime(ips: &[String]) -> Result<Vec<Wanted>, ConfigError> {
+    let wanted = |text: &String| match parse_cidr(text) {
+        Ok(address) => Ok(Wanted { address, gateway: None }),
+        Err(_) => Err(ConfigError::RuntimeAddress(text.clone())),
+    };
+    ips.iter().map(wanted).collect()
+}
+
+/// `IP` and `GATEWAY`: lists with commas. A gateway belongs to every address of `IP` whose subnet it is in.
+fn from_args(args: &str) -> Result<Vec<Wanted>, ConfigError> {
+    let (mut ips, mut gateways) = (String::new(), String::new());
+    Args::new(args).load(|key, value| {
+        let list = match key {
+            "IP" => &mut ips,
+            "GATEWAY" => &mut gateways,
+            _ => return None,
+        };
+        value.clone_into(list);
+        Some(Ok(()))
+    })?;
+    let mut addresses = Vec::new();
+    for item in items(&ips) {
+        let text = item.trim();
+        let address = parse_cidr(text).map_err(|_| ConfigError::ArgsAddress(text.to_owned()))?;
+        addresses.push(Wanted { address, gateway: None });
+    }
+    for item in items(&gateways) {
+        let gateway = parse_ip(item.trim()).map_err(|_| ConfigError::Gateway(item.to_owned()))?;
+        for wanted in addresses.iter_mut().filter(|wanted| wanted.address.contains(gateway)) {
+            wanted.gateway = Some(gateway);
+        }
+    }
+    Ok(addresses)
+}
+
+/// Nothing for an empty list, which is not the same as one empty item.
+fn items(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').filter(move |_| !list.is_empty())
+}
+
+/// Results before 0.3.0 have room for one address of each family.
+fn check_version(version: &str, addresses: &[Wanted]) -> Result<(), ConfigError> {
+    let of_family = |v4: bool| addresses.iter().filter(|wanted| wanted.address.is_ipv4() == v4).count();
+    let old =
+        VersionNumber::parse(version).is_ok_and(|number| number < VersionNumber::of(CniVersion::V0_3_0));
+    if old && (of_family(true) > 1 || of_family(false) > 1) {
+        return Err(ConfigError::TooMany(version.to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(ipam: &str, rest: &str, args: &str) -> Result<Vec<String>, String> {
+        let json = format!(r#"{{"cniVersion":"1.0.0","name":"n","ipam":{ipam}{rest}}}"#);
+        let config = Config::parse(&Json::parse(json.as_bytes()).unwrap(), "1.0.0", args);
+        let text = |wanted: &Wanted| match wanted.gateway {
+            Some(gateway) => format!("{} {gateway}", wanted.address),
+            None => wanted.address.to_string(),
+        };
+        config.map(|config| config.addresses.iter().map(text).collect()).map_err(|error| error.to_string())
+    }
+
+    const ONE: &str = r#"{"addresses":[{"address":"10.1.0.5/24","gateway":"10.1.0.1"}]}"#;
+
+    #[test]
+    fn addresses_of_the_environment_come_after_the_configured_ones() {
+        let args = "IP=10.2.0.5/24, fd00::5/64;GATEWAY=fd00::1, 10.2.0.1,10.1.0.9";
+        let got = load(ONE, "", args).unwrap();
+        assert_eq!(got, ["10.1.0.5/24 10.1.0.1", "10.2.0.5/24 10.2.0.1", "fd00::5/64 fd00::1"]);
+    }
+
+    #[test]
+    fn the_runtimes_addresses_replace_all_others_and_have_no_gateway() {
+        let args = r#","args":{"cni":{"ips":["10.3.0.5/24"]}}"#;
+        assert_eq!(load(ONE, args, "IP=10.2.0.5/24").unwrap(), ["10.3.0.5/24"]);
+        let both = format!(r#"{args},"runtimeConfig":{{"ips":["10.4.0.5/24","10.5.0.5/24"]}}"#);
+        assert_eq!(load(ONE, &both, "").unwrap(), ["10.4.0.5/24", "10.5.0.5/24"]);
+        assert_eq!(load("{}", "", "IgnoreUnknown=1;K8S_POD_NAME=x").unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn errors_have_the_references_texts() {
+        let bad = r#"{"addresses":[{"address":"10.1.0.5"}]}"#;
+        let expect = [
+            (load(bad, "", ""), "the 'address' field is expected to be in CIDR notation, got: '10.1.0.5'"),
+            (
+                load(ONE, "", "IP=10.2.0.5"),
+                "the 'ip' field is expected to be in CIDR notation, got: '10.2.0.5'",
+            ),
+            (load(ONE, "", "GATEWAY=x"), "invalid gateway address: x"),
+            (load(ONE, "", "MAC=x"), r#"ARGS: unknown args ["MAC=x"]"#),
+            (
+                load(ONE, r#","runtimeConfig":{"ips":["10.4.0.5"]}"#, ""),
+                "an entry in the 'ips' field is NOT in CIDR notation, got: '10.4.0.5'",
+            ),
+            (load("null", "", ""), "IPAM config missing 'ipam' key"),
+        ];
+        for (got, text) in expect {
+            assert_eq!(got.unwrap_err(), text);
+        }
+    }
+
+    #[test]
+    fn old_versions_have_one_address_of_each_family() {
+        let json = r#"{"ipam":{"addresses":[{"address":"10.1.0.5/24"},{"address":"fd00::5/64"},{"address":"10.1.0.6/24"}]}}"#;
+        let json = Json::parse(json.as_bytes()).unwrap();
+        let error = Config::parse(&json, "0.2.0", "").unwrap_err();
+        assert_eq!(error.to_string(), "CNI version 0.2.0 does not support more than 1 address per family");
+        assert!(Config::parse(&json, "0.3.0", "").is_ok());
+    }
+}

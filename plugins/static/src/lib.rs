@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `static` IPAM plugin: answers with the addresses that configuration and runtime name (reference:
+//! `plugins/ipam/static`). It keeps no state and touches nothing, so DEL and GC have nothing to do.
+
+mod config;
+
+use std::net::IpAddr;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_spec::{CniResult, Code, IpConfig, PrevResultError};
+use cnibox_sys::{Coded, Failure, Sys, Verb};
+use thiserror::Error;
+
+pub use config::{Config, ConfigError};
+
+/// The plugin.
+pub struct Static;
+
+/// What CHECK finds wrong.
+#[derive(Debug, Error)]
+enum Drift {
+    #[error("Required prevResult missing")]
+    NoPrevResult,
+    #[error("could not parse prevResult: {0}")]
+    PrevResult(#[from] PrevResultError),
+    #[error("static: Failed to match addr {address} on interface {ifname}")]
+    Gateway { address: IpAddr, ifname: String },
+}
+
+impl Coded for Drift {
+    fn code(&self) -> Code {
+        match self {
+            Self::NoPrevResult | Self::PrevResult(_) => Code::INVALID_CONFIG,
+            Self::Gateway { .. } => Code::INTERNAL,
+        }
+    }
+}
+
+impl Plugin for Static {
+    const NAME: &'static str = "static";
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        match input.verb {
+            Verb::Add | Verb::Check => Ok(Config::new(input, &input.args())?),
+            // The addresses may be the runtime's, of which STATUS hears nothing.
+            Verb::Status => Ok(Config::new(input, "")?),
+            Verb::Del | Verb::Gc => Ok(Config::default()),
+        }
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, _: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        Ok(request.config.result())
+    }
+
+    fn del(_: &Request<'_, Config, DelArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// As in the reference an address that prevResult lacks is no drift: only a gateway can be.
+    fn check(request: &Request<'_, Config, CheckArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+        let previous = request.conf.prev_result().map_err(Drift::PrevResult)?.ok_or(Drift::NoPrevResult)?;
+        for wanted in &request.config.addresses {
+            let Some(found) = previous.ips.iter().find(|ip| ip.address.ip() == wanted.address.ip()) else {
+                continue;
+            };
+            if wanted.gateway.is_some() && wanted.gateway != found.gateway {
+                let (address, ifname) = (found.address.ip(), request.args.ifname.to_string());
+                return Err(Drift::Gateway { address, ifname }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A configuration that can be read is all that ADD needs.
+    fn status(_: &Request<'_, Config, ()>, _: &mut Sys<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn gc(_: &Request<'_, Config, GcArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+impl Config {
+    fn result(&self) -> CniResult {
+        let ip = |wanted: &config::Wanted| IpConfig {
+            interface: None,
+            address: wanted.address,
+            gateway: wanted.gateway,
+        };
+        CniResult {
+            ips: self.addresses.iter().map(ip).collect(),
+            routes: self.routes.clone(),
+            dns: self.dns.clone(),
+            ..CniResult::default()
+        }
+    }
+}

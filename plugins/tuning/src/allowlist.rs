@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The administrator's list of sysctls that configurations may set, one regular expression on a line.
+
+use std::path::{Path, PathBuf};
+
+use cnibox_netns::errno::io_text;
+use cnibox_spec::list;
+use cnibox_sys::Coded;
+use regex_lite::Regex;
+use thiserror::Error;
+
+use crate::sysctls::Sysctls;
+
+/// Why a configuration's sysctls may not be set.
+#[derive(Debug, Error)]
+pub(crate) enum AllowlistError {
+    /// The list is there but cannot be read.
+    #[error("open {}: {}", path.display(), io_text(source))]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    /// A line is no regular expression.
+    #[error("error parsing regexp: `{line}`: {source}")]
+    Pattern { line: String, source: regex_lite::Error },
+    /// The list does not have the sysctl.
+    #[error("Sysctl {name} is not allowed. Only the following sysctls are allowed: {}", list(.allowed))]
+    NotAllowed { name: String, allowed: Vec<String> },
+}
+
+impl Coded for AllowlistError {}
+
+/// Checks names against the host's list, if it has one.
+///
+/// # Errors
+/// [`AllowlistError`].
+pub(crate) fn check(sysctls: &Sysctls) -> Result<(), AllowlistError> {
+    if sysctls.0.is_empty() {
+        return Ok(());
+    }
+    match std::fs::read(PATH) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(AllowlistError::Unreadable { path: Path::new(PATH).to_owned(), source }),
+        Ok(text) => check_lines(&String::from_utf8_lossy(&text), sysctls),
+    }
+}
+
+/// A line allows every name that it matches anywhere. Later lines are not looked at once one has matched.
+fn check_lines(text: &str, sysctls: &Sysctls) -> Result<(), AllowlistError> {
+    let lines: Vec<_> = text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect();
+    for (name, _) in &sysctls.0 {
+        let mut allowed = false;
+        for line in &lines {
+            let pattern = Regex::new(line)
+                .map_err(|source| AllowlistError::Pattern { line: (*line).to_owned(), source })?;
+            if pattern.is_match(name) {
+                allowed = true;
+                break;
+            }
+        }
+        if !allowed {
+            let allowed = lines.iter().map(|line| (*line).to_owned()).collect();
+            return Err(AllowlistError::NotAllowed { name: name.clone(), allowed });
+        }
+    }
+    Ok(())
+}
+
+const PATH: &str = "/etc/cni/tuning/allowlist.conf";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_one(list: &str, name: &str) -> Result<(), String> {
+        check_lines(list, &Sysctls(vec![(name.to_owned(), "1".to_owned())]))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn lines_are_expressions_that_match_anywhere() {
+        let list = "\n ^net\\.ipv4\\.conf\\.(all|default)\\. \n\nnet.core";
+        assert!(check_one(list, "net.ipv4.conf.all.log_martians").is_ok());
+        assert!(check_one(list, "x.net.core.somaxconn").is_ok());
+        assert_eq!(
+            check_one(list, "net.ipv4.conf.eth0.x").unwrap_err(),
+            "Sysctl net.ipv4.conf.eth0.x is not allowed. Only the following sysctls are allowed: \
+             [^net\\.ipv4\\.conf\\.(all|default)\\. net.core]"
+        );
+        assert_eq!(
+            check_one("", "net.a").unwrap_err(),
+            "Sysctl net.a is not allowed. Only the following sysctls are allowed: []"
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_no_expression_allows_nothing() {
+        assert!(check_one("net(", "net(").unwrap_err().starts_with("error parsing regexp: `net(`: "));
+        assert!(check_one("net.a\nnet(", "net.a").is_ok());
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an interface was like before: the reference's file, byte for byte.
+//!
+//! The state's directory may be anybody's who could write there before the boot finished: links in place of files are
+//! never followed, and a file is there whole or not at all.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use cnibox_netlink::{Link, LinkChange, Mac};
+use cnibox_netns::errno::io_text;
+use cnibox_sys::Coded;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::config::LinkPlan;
+
+/// Former settings, only those that are being changed. The order of the fields is the file's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Backup {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    mac: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    promisc: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allmulti: Option<bool>,
+    #[serde(rename = "txQLen", skip_serializing_if = "Option::is_none")]
+    txqlen: Option<u32>,
+}
+
+/// Why the file could not be made or removed.
+#[derive(Debug, Error)]
+pub(crate) enum BackupError {
+    /// The directory could not be made.
+    #[error("failed to create backup directory: mkdir {}: {}", .0.display(), io_text(.1))]
+    Directory(PathBuf, #[source] io::Error),
+    /// The file could not be written.
+    #[error("failed to save file {ifname}.json: open {}: {}", path.display(), io_text(source))]
+    Save { ifname: String, path: PathBuf, source: io::Error },
+    /// The file could not be removed.
+    #[error("failed to remove file {}: {}", .0.display(), io_text(.1))]
+    Remove(PathBuf, #[source] io::Error),
+}
+
+impl Coded for BackupError {}
+
+impl Backup {
+    /// What `plan` is about to change of `link`.
+    pub(crate) fn new(plan: &LinkPlan, link: &Link) -> Self {
+        Self {
+            mac: plan.mac.map(|_| link.mac_text()).unwrap_or_default(),
+            // What others have asked for counts, too; the reference looks at the same counter.
+            promisc: plan.promisc.then_some(link.promiscuity != 0),
+            mtu: plan.mtu.map(|_| link.mtu),
+            allmulti: plan.allmulti.map(|_| link.is_allmulti()),
+            txqlen: plan.txqlen.map(|_| link.txqlen),
+        }
+    }
+
+    /// The changes that restore it, each with a name for people. Separate, so that one that fails hinders no other.
+    pub(crate) fn changes(&self, index: u32) -> impl Iterator<Item = (&'static str, LinkChange)> {
+        let change = move || LinkChange::new(index);
+        let mac = self.mac.parse::<Mac>().ok();
+        [
+            self.mtu.filter(|mtu| *mtu != 0).map(|mtu| ("MTU", change().mtu(mtu))),
+            mac.map(|mac| ("MAC address", change().mac(mac))),
+            self.promisc.map(|on| ("promiscuous mode", change().promisc(on))),
+            self.allmulti.map(|on| ("all-multicast mode", change().allmulti(on))),
+            self.txqlen.map(|packets| ("transmit queue length", change().txqlen(packets))),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// The file's bytes: Go's `MarshalIndent` with one space.
+    fn to_json(&self) -> Vec<u8> {
+        if *self == Self::default() {
+            return b"{}".to_vec();
+        }
+        let mut bytes = Vec::new();
+        let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
+        // A structure of plain values: there is nothing that could fail.
+        let _ = self.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, formatter));
+        bytes
+    }
+}
+
+/// The file of an attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BackupFile {
+    dir: PathBuf,
+    ifname: String,
+    path: PathBuf,
+}
+
+impl BackupFile {
+    /// The file of the interface `ifname` of `container`; both are plain names.
+    pub(crate) fn new(dir: &Path, container: &str, ifname: &str) -> Self {
+        Self {
+            dir: dir.to_path_buf(),
+            ifname: ifname.to_owned(),
+            path: dir.join(format!("{container}_{ifname}.json")),
+        }
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether anything is there.
+    pub(crate) fn exists(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok()
+    }
+
+    /// Writes it, in place of an older one.
+    ///
+    /// # Errors
+    /// [`BackupError::Directory`], [`BackupError::Save`]. No file is left then, or the older one.
+    pub(crate) fn write(&self, backup: &Backup) -> Result<(), BackupError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.dir)
+            .map_err(|source| BackupError::Directory(self.dir.clone(), source))?;
+        let save = || {
+            let mut file = tempfile::Builder::new().prefix(".backup").tempfile_in(&self.dir)?;
+            file.write_all(&backup.to_json())?;
+            file.persist(&self.path).map_err(|error| error.error)
+        };
+        save().map(drop).map_err(|source| BackupError::Save {
+            ifname: self.ifname.clone(),
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// What it says; `None` when there is no file, or nothing that could be restored from it.
+    pub(crate) fn read(&self) -> Option<Backup> {
+        let mut text = Vec::new();
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&self.path)
+            .ok()?;
+        file.take(SIZE_LIMIT).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Removes it; one that is not there is no error.
+    ///
+    /// # Errors
+    /// [`BackupError::Remove`].
+    pub(crate) fn remove_if_present(&self) -> Result<(), BackupError> {
+        match fs::remove_file(&self.path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(BackupError::Remove(self.path.clone(), source))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Far more than any backup has, in bytes.
+const SIZE_LIMIT: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    fn everything() -> Backup {
+        Backup {
+            mac: "02:00:00:00:00:01".into(),
+            promisc: Some(false),
+            mtu: Some(1500),
+            allmulti: Some(true),
+            txqlen: Some(1000),
+        }
+    }
+
+    #[test]
+    fn the_file_is_the_references() {
+        let text = "{\n \"mac\": \"02:00:00:00:00:01\",\n \"promisc\": false,\n \"mtu\": 1500,\n \"allmulti\": true,\n \
+                    \"txQLen\": 1000\n}";
+        assert_eq!(String::from_utf8(everything().to_json()).unwrap(), text);
+        let one = Backup { txqlen: Some(0), ..Backup::default() };
+        assert_eq!(one.to_json(), b"{\n \"txQLen\": 0\n}");
+    }
+
+    #[test]
+    fn a_file_is_read_back_and_is_nobody_elses() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = scratch();
+        let file = BackupFile::new(&dir.path().join("a/b"), "cont", "eth0");
+        file.write(&everything()).unwrap();
+        assert_eq!(file.read(), Some(everything()));
+        assert!(file.path().ends_with("a/b/cont_eth0.json"));
+        assert_eq!(fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        file.remove_if_present().unwrap();
+        file.remove_if_present().unwrap();
+        assert_eq!(file.read(), None);
+        assert_eq!(fs::read_dir(dir.path().join("a/b")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let dir = scratch();
+        let file = BackupFile::new(dir.path(), "cont", "eth0");
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "{\"mtu\":1}").unwrap();
+        std::os::unix::fs::symlink(&victim, file.path()).unwrap();
+        assert_eq!(file.read(), None);
+        file.write(&everything()).unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"{\"mtu\":1}");
+        assert!(!fs::symlink_metadata(file.path()).unwrap().is_symlink());
+    }
+}

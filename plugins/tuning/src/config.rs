@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: what to set, from the network's configuration, `CNI_ARGS`, `runtimeConfig` and `args.cni`, the
+//! later ones stronger.
+
+use std::path::PathBuf;
+
+use cnibox_harness::Input;
+use cnibox_netlink::Mac;
+use cnibox_spec::{Args, ArgsError, CniResult, Code, DecodeError, Json, PrevResultError, decode};
+use cnibox_sys::{Coded, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::sysctls::{Sysctls, has_duplicates};
+
+/// A checked configuration. DEL and GC need the state's directory only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Where the backups are.
+    pub(crate) data_dir: PathBuf,
+    /// Sysctls and their values, in the configuration's order.
+    pub(crate) sysctls: Sysctls,
+    /// What to set on the interface.
+    pub(crate) link: LinkPlan,
+    /// The hardware address as it was written; results get it so.
+    pub(crate) mac_text: String,
+    /// The result of the plugin before.
+    pub(crate) prev_result: Option<CniResult>,
+}
+
+/// What to set on an interface; `None` leaves it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LinkPlan {
+    /// Hardware address.
+    pub(crate) mac: Option<Mac>,
+    /// Promiscuous mode on; it is never switched off.
+    pub(crate) promisc: bool,
+    /// MTU in bytes.
+    pub(crate) mtu: Option<u32>,
+    /// All-multicast mode.
+    pub(crate) allmulti: Option<bool>,
+    /// Transmit queue length in packets.
+    pub(crate) txqlen: Option<u32>,
+}
+
+impl LinkPlan {
+    /// Whether nothing is to be set.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A value of the wrong type.
+    #[error("failed to load netconf: {0}")]
+    Decode(#[from] DecodeError),
+    /// A sysctl is there twice.
+    #[error("duplicated sysctl keys are not allowed")]
+    Duplicate,
+    /// `CNI_ARGS` is malformed.
+    #[error("{0}")]
+    Args(#[from] ArgsError),
+    /// Not a hardware address.
+    #[error("invalid args {0} for MAC addr: address {0}: invalid MAC address")]
+    Mac(String),
+    /// Not an MTU.
+    #[error("invalid MTU {0}")]
+    Mtu(i64),
+    /// Not a queue length.
+    #[error("invalid transmit queue length {0}")]
+    QueueLength(i64),
+    /// There is no plugin before this one.
+    #[error("Required prevResult missing")]
+    NoPrevResult,
+    /// The result of the plugin before cannot be read.
+    #[error("could not parse prevResult: {0}")]
+    PrevResult(#[from] PrevResultError),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::Args(_) => Code::INVALID_ENVIRONMENT,
+            Self::Duplicate
+            | Self::Mac(_)
+            | Self::Mtu(_)
+            | Self::QueueLength(_)
+            | Self::NoPrevResult
+            | Self::PrevResult(_) => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "TuningConf", default)]
+struct Shape {
+    #[serde(rename = "dataDir")]
+    data_dir: String,
+    sysctl: Sysctls,
+    mac: String,
+    promisc: bool,
+    mtu: i64,
+    #[serde(rename = "txQLen")]
+    txqlen: Option<i64>,
+    allmulti: Option<bool>,
+    #[serde(rename = "runtimeConfig")]
+    runtime: MacShape,
+    args: ArgsShape,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "", default)]
+struct MacShape {
+    mac: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "", default)]
+struct ArgsShape {
+    cni: CniArgsShape,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "IPAMArgs", default)]
+struct CniArgsShape {
+    sysctl: Sysctls,
+    mac: Option<String>,
+    promisc: Option<bool>,
+    mtu: Option<i64>,
+    allmulti: Option<bool>,
+    #[serde(rename = "txQLen")]
+    txqlen: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "TuningConf", default)]
+struct DirShape {
+    #[serde(rename = "dataDir")]
+    data_dir: String,
+}
+
+impl Config {
+    /// Checks the configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
+        let json = &input.conf.json;
+        match input.verb {
+            Verb::Del | Verb::Gc => {
+                Ok(Self { data_dir: data_dir(decode::<DirShape>(json)?.data_dir), ..Self::default() })
+            }
+            Verb::Status => Self::parse(json, ""),
+            Verb::Add | Verb::Check => {
+                let config = Self::parse(json, &input.args())?;
+                let prev_result = input.conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
+                Ok(Self { prev_result: Some(prev_result), ..config })
+            }
+        }
+    }
+
+    fn parse(json: &Json, args: &str) -> Result<Self, ConfigError> {
+        if has_duplicates(json) {
+            return Err(ConfigError::Duplicate);
+        }
+        let Shape {
+            data_dir: dir,
+            sysctl: mut sysctls,
+            mac,
+            promisc,
+            mtu,
+            txqlen,
+            allmulti,
+            runtime,
+            args: from_conf,
+        } = decode(json)?;
+        let strongest = from_conf.cni;
+        sysctls.merge(strongest.sysctl);
+        let mac = [runtime.mac, mac_of_args(args)?].into_iter().find(|mac| !mac.is_empty()).unwrap_or(mac);
+        let mac_text = strongest.mac.unwrap_or(mac);
+        let link = LinkPlan {
+            mac: parse_mac(&mac_text)?,
+            promisc: strongest.promisc.unwrap_or(promisc),
+            mtu: parse_mtu(strongest.mtu.unwrap_or(mtu))?,
+            allmulti: strongest.allmulti.or(allmulti),
+            txqlen: strongest.txqlen.or(txqlen).map(parse_queue_length).transpose()?,
+        };
+        Ok(Self { data_dir: data_dir(dir), sysctls, link, mac_text, prev_result: None })
+    }
+}
+
+fn data_dir(configured: String) -> PathBuf {
+    PathBuf::from(if configured.is_empty() { DEFAULT_DATA_DIR.to_owned() } else { configured })
+}
+
+fn mac_of_args(args: &str) -> Result<String, ArgsError> {
+    let mut mac = String::new();
+    Args::new(args).load(|key, value| {
+        (key == "MAC").then(|| {
+            value.clone_into(&mut mac);
+            Ok(())
+        })
+    })?;
+    Ok(mac)
+}
+
+fn parse_mac(text: &str) -> Result<Option<Mac>, ConfigError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| ConfigError::Mac(text.to_owned()))
+}
+
+fn parse_mtu(mtu: i64) -> Result<Option<u32>, ConfigError> {
+    let value = u32::try_from(mtu).map_err(|_| ConfigError::Mtu(mtu))?;
+    Ok((value != 0).then_some(value))
+}
+
+fn parse_queue_length(packets: i64) -> Result<u32, ConfigError> {
+    u32::try_from(packets).map_err(|_| ConfigError::QueueLength(packets))
+}
+
+const DEFAULT_DATA_DIR: &str = "/run/cni/tuning";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str, args: &str) -> Result<Config, String> {
+        Config::parse(&Json::parse(text.as_bytes()).unwrap(), args).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_mac_comes_from_the_strongest_source() {
+        let mut text = r#"{"mac":"02:00:00:00:00:01"}"#.to_owned();
+        let mac = |text: &str, args| load(text, args).unwrap().mac_text;
+        assert_eq!(mac(&text, ""), "02:00:00:00:00:01");
+        assert_eq!(mac(&text, "MAC=02:00:00:00:00:02"), "02:00:00:00:00:02");
+        text.insert_str(1, r#""runtimeConfig":{"mac":"02:00:00:00:00:03"},"#);
+        assert_eq!(mac(&text, "MAC=02:00:00:00:00:02"), "02:00:00:00:00:03");
+        text.insert_str(1, r#""args":{"cni":{"mac":"02:00:00:00:00:04"}},"#);
+        assert_eq!(mac(&text, "MAC=02:00:00:00:00:02"), "02:00:00:00:00:04");
+        assert_eq!(
+            load(r#"{"mac":"zz"}"#, "").unwrap_err(),
+            "invalid args zz for MAC addr: address zz: invalid MAC address"
+        );
+    }
+
+    #[test]
+    fn arguments_are_stronger_than_the_configuration_and_need_no_sysctl_in_it() {
+        let config = load(
+            r#"{"promisc":true,"mtu":1400,"txQLen":7,"args":{"cni":{"promisc":false,"mtu":1300,"txQLen":0,
+                "allmulti":false,"sysctl":{"net.a":"1"}}}}"#,
+            "",
+        );
+        let config = config.unwrap();
+        let wanted =
+            LinkPlan { mtu: Some(1300), txqlen: Some(0), allmulti: Some(false), ..LinkPlan::default() };
+        assert_eq!(config.link, wanted);
+        assert_eq!(config.sysctls.0, [("net.a".to_owned(), "1".to_owned())]);
+        assert_eq!(config.data_dir, PathBuf::from("/run/cni/tuning"));
+    }
+
+    #[test]
+    fn an_empty_configuration_leaves_the_interface_alone() {
+        assert!(load("{}", "").unwrap().link.is_empty());
+        assert!(!load(r#"{"txQLen":0}"#, "").unwrap().link.is_empty());
+    }
+
+    #[test]
+    fn duplicates_and_wrong_types_are_errors() {
+        let twice = r#"{"sysctl":{"net.a":"1","net.b":"2","net.a":"3"}}"#;
+        assert_eq!(load(twice, "").unwrap_err(), "duplicated sysctl keys are not allowed");
+        assert_eq!(
+            load(r#"{"sysctl":{"net.a":1}}"#, "").unwrap_err(),
+            "failed to load netconf: json: cannot unmarshal number into Go struct field TuningConf.sysctl of type string"
+        );
+        assert_eq!(load(r#"{"mtu":-1}"#, "").unwrap_err(), "invalid MTU -1");
+    }
+}

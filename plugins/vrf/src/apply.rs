@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ADD: the VRF, the interface in it, and what the interface loses on the way.
+
+use std::time::{Duration, Instant};
+
+use cnibox_harness::{AddArgs, Request};
+use cnibox_netlink::{Addr, AddrSpec, Error, Family, Link, LinkData, Monitor, Route, Rtnl, TABLE_MAIN};
+use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo};
+use ipnetwork::IpNetwork;
+use thiserror::Error as ThisError;
+
+use crate::config::Config;
+use crate::{expect_table, find};
+
+/// What the kernel refused.
+#[derive(Debug, ThisError)]
+enum ApplyError {
+    #[error("createVRF: Failed to find links {0}")]
+    ListLinks(#[source] Error),
+    #[error("findFreeRoutingTableID: Failed to find an available routing id")]
+    NoTable,
+    #[error("could not add VRF {0}: {1}")]
+    AddVrf(String, #[source] Error),
+    #[error("could not set link up for VRF {0}: {1}")]
+    VrfUp(String, #[source] Error),
+    #[error("could not get link by name {0}")]
+    NoLink(String, #[source] Error),
+    #[error("interface {0} has already a master set, could not retrieve the name: {1}")]
+    UnknownMaster(String, #[source] Error),
+    #[error("interface {ifname} has already a master set: {master}")]
+    Master { ifname: String, master: String },
+    #[error("failed getting global ipv6 addresses before slaving interface: {0}")]
+    AddressesBefore(#[source] Error),
+    #[error("failed getting all routes for {0}")]
+    Routes(String, #[source] Error),
+    #[error("could not set vrf {vrf} as master of {ifname}: {source}")]
+    Enslave { vrf: String, ifname: String, source: Error },
+    #[error("failed getting global ipv6 addresses after slaving interface: {0}")]
+    AddressesAfter(#[source] Error),
+    #[error("could not restore address {address} to {ifname} @ {vrf}: {source}")]
+    Restore { address: IpNetwork, ifname: String, vrf: String, source: Error },
+    #[error("failed getting local/host addresses for {ifname} in table {table} with dst {address}")]
+    NoLocalRoute { ifname: String, table: u32, address: IpNetwork },
+    #[error("could not add route '{dst}': {source}")]
+    Route { dst: IpNetwork, source: Error },
+}
+
+impl Coded for ApplyError {}
+
+/// ADD.
+pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let Request { config, args, .. } = request;
+    sys.open_pod(&args.netns)?;
+    Txn::run(sys, |tx| {
+        let (vrf, table) = vrf(tx, config)?;
+        enslave(tx, args.ifname.as_str(), &vrf, table)
+    })
+}
+
+/// Finds the VRF, or makes it and sets it up.
+fn vrf(tx: &mut Txn<'_, '_>, config: &Config) -> Result<(Link, u32), Failure> {
+    let name = config.name.as_str();
+    let rtnl = tx.sys().rtnl(Place::Pod)?;
+    if let Some((link, table)) = find(rtnl, name)? {
+        expect_table(config, table)?;
+        return Ok((link, table));
+    }
+    let table = match config.table {
+        Some(table) => table,
+        None => free_table(&rtnl.links().map_err(ApplyError::ListLinks)?).ok_or(ApplyError::NoTable)?,
+    };
+    tx.step(Undo::Link { place: Place::Pod, name: name.to_owned() }, |sys| {
+        let refused = |error| ApplyError::AddVrf(name.to_owned(), error);
+        sys.rtnl(Place::Pod)?.link_add_vrf(name, table).map_err(|error| Failure::from(refused(error)))
+    })?;
+    tx.shared(|sys| {
+        let refused = |error| ApplyError::VrfUp(name.to_owned(), error);
+        let rtnl = sys.rtnl(Place::Pod)?;
+        let link = rtnl.link_by_name(name).map_err(refused)?;
+        rtnl.link_set_up(link.index).map_err(refused)?;
+        Ok::<_, Failure>((link, table))
+    })
+}
+
+/// The first table that no VRF has. The main tables of the namespace are nobody's to take, even by the 253rd VRF.
+fn free_table(links: &[Link]) -> Option<u32> {
+    let taken = |table: u32| links.iter().any(|link| link.data == LinkData::Vrf { table });
+    (1..u32::MAX).find(|table| !RESERVED.contains(table) && !taken(*table))
+}
+
+/// Puts the interface into the VRF. That sets it down and up again, which costs it IPv6 addresses (unless
+/// `keep_addr_on_down` is set) and routes; both come back, the routes in the VRF's table.
+fn enslave(tx: &mut Txn<'_, '_>, ifname: &str, vrf: &Link, table: u32) -> Result<(), Failure> {
+    let rtnl = tx.sys().rtnl(Place::Pod)?;
+    let link = rtnl.link_by_name(ifname).map_err(|error| ApplyError::NoLink(ifname.to_owned(), error))?;
+    expect_free(rtnl, &link)?;
+    let addresses = global_addresses(rtnl, link.index).map_err(ApplyError::AddressesBefore)?;
+    let routes =
+        main_routes(rtnl, link.index).map_err(|error| ApplyError::Routes(ifname.to_owned(), error))?;
+    let undo = Undo::Enslaved {
+        place: Place::Pod,
+        link: link.index,
+        addresses: addresses.clone(),
+        routes: routes.clone(),
+    };
+    tx.step(undo, |sys| {
+        let refused =
+            |source| ApplyError::Enslave { vrf: vrf.name.clone(), ifname: ifname.to_owned(), source };
+        let rtnl = sys.rtnl(Place::Pod)?;
+        rtnl.link_set_master(link.index, vrf.index).map_err(|error| Failure::from(refused(error)))
+    })?;
+    tx.shared(|sys| restore_addresses(sys, &addresses, &link, (vrf, table)))?;
+    tx.shared(|sys| {
+        let rtnl = sys.rtnl(Place::Pod)?;
+        // Local and connected IPv4 routes have another scope: the kernel makes those itself.
+        for route in routes.iter().filter(|route| route.scope == SCOPE_UNIVERSE) {
+            let refused = |source| ApplyError::Route { dst: route.dst, source };
+            rtnl.route_copy(route, table).map_err(refused)?;
+        }
+        Ok::<_, Failure>(())
+    })
+}
+
+fn expect_free(rtnl: &mut Rtnl, link: &Link) -> Result<(), ApplyError> {
+    let Some(master) = link.master else { return Ok(()) };
+    let ifname = link.name.clone();
+    Err(match rtnl.link_by_index(master) {
+        Ok(master) => ApplyError::Master { ifname, master: master.name },
+        Err(error) => ApplyError::UnknownMaster(ifname, error),
+    })
+}
+
+fn global_addresses(rtnl: &mut Rtnl, index: u32) -> Result<Vec<AddrSpec>, Error> {
+    let global = |addr: &Addr| addr.scope == SCOPE_UNIVERSE;
+    let spec = |addr: Addr| AddrSpec { nodad: addr.flags & IFA_F_NODAD != 0, ..AddrSpec::new(addr.net) };
+    Ok(rtnl.addrs(index, Some(Family::V6))?.into_iter().filter(global).map(spec).collect())
+}
+
+/// The interface's routes in the main table, those by a gateway last: they need the others.
+fn main_routes(rtnl: &mut Rtnl, index: u32) -> Result<Vec<Route>, Error> {
+    let mut routes = rtnl.routes(Family::V4, TABLE_MAIN, Some(index))?;
+    routes.extend(rtnl.routes(Family::V6, TABLE_MAIN, Some(index))?);
+    routes.retain(|route| route.oif == Some(index));
+    routes.sort_by_key(|route| route.gw.is_some());
+    Ok(routes)
+}
+
+/// Adds the addresses that are gone and waits for each one's local route.
+fn restore_addresses(
+    sys: &mut Sys<'_>,
+    addresses: &[AddrSpec],
+    link: &Link,
+    (vrf, table): (&Link, u32),
+) -> Result<(), Failure> {
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    let mut monitor = sys.inside(Place::Pod, Monitor::routes6)??;
+    let rtnl = sys.rtnl(Place::Pod)?;
+    let left = global_addresses(rtnl, link.index).map_err(ApplyError::AddressesAfter)?;
+    for spec in addresses.iter().filter(|spec| !left.iter().any(|kept| kept.net == spec.net)) {
+        let (address, ifname) = (spec.net, link.name.clone());
+        rtnl.addr_add(link.index, spec).map_err(|source| ApplyError::Restore {
+            address,
+            ifname: ifname.clone(),
+            vrf: vrf.name.clone(),
+            source,
+        })?;
+        let deadline = Instant::now() + LOCAL_ROUTE_TIMEOUT;
+        while !has_local_route(rtnl, link.index, table, address)? {
+            if !monitor.wait_any(deadline)? {
+                return Err(ApplyError::NoLocalRoute { ifname, table, address }.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn has_local_route(rtnl: &mut Rtnl, index: u32, table: u32, address: IpNetwork) -> Result<bool, Error> {
+    let own = IpNetwork::from(address.ip());
+    Ok(rtnl.routes(Family::V6, table, Some(index))?.iter().any(|route| route.dst == own))
+}
+
+/// `RT_SCOPE_UNIVERSE`.
+const SCOPE_UNIVERSE: u8 = 0;
+/// `linux/if_addr.h`: no duplicate address detection.
+const IFA_F_NODAD: u32 = 2;
+/// Default, main and local.
+const RESERVED: [u32; 3] = [253, 254, 255];
+/// The sum of the reference's pauses.
+const LOCAL_ROUTE_TIMEOUT: Duration = Duration::from_millis(2550);

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration.
+
+use cnibox_harness::Input;
+use cnibox_spec::{CniResult, Code, DecodeError, Json, PrevResultError, decode};
+use cnibox_sys::{Coded, Verb};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A checked configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The VRF's name.
+    pub(crate) name: String,
+    /// Its routing table; without one, a free one is taken.
+    pub(crate) table: Option<u32>,
+    /// The result of the plugin before, which only ADD and CHECK read.
+    pub(crate) prev_result: Option<CniResult>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A value of the wrong type.
+    #[error("failed to load netconf: {0}")]
+    Decode(#[from] DecodeError),
+    /// Not a routing table.
+    #[error(
+        "failed to load netconf: json: cannot unmarshal number {0} into Go struct field VRFNetConf.table of type uint32"
+    )]
+    Table(u64),
+    /// The VRF has no name.
+    #[error("configuration is expected to have a valid vrf name")]
+    NoName,
+    /// There is no plugin before this one.
+    #[error("missing prevResult from earlier plugin")]
+    NoPrevResult,
+    /// The result of the plugin before cannot be read.
+    #[error("could not parse prevResult: could not parse prevResult: {0}")]
+    PrevResult(#[from] PrevResultError),
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) | Self::Table(_) => Code::DECODING_FAILURE,
+            Self::NoName | Self::NoPrevResult | Self::PrevResult(_) => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "VRFNetConf", default)]
+struct Shape {
+    vrfname: String,
+    table: u64,
+}
+
+impl Config {
+    /// Checks the configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
+        let prev_result = match input.verb {
+            Verb::Add | Verb::Check => input.conf.prev_result()?,
+            Verb::Del | Verb::Status => None,
+            Verb::Gc => return Ok(Self::default()),
+        };
+        Ok(Self { prev_result, ..Self::parse(&input.conf.json)? })
+    }
+
+    fn parse(json: &Json) -> Result<Self, ConfigError> {
+        let Shape { vrfname: name, table } = decode(json)?;
+        if name.is_empty() {
+            return Err(ConfigError::NoName);
+        }
+        let table = u32::try_from(table).map_err(|_| ConfigError::Table(table))?;
+        Ok(Self { name, table: (table != 0).then_some(table), prev_result: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Config, String> {
+        Config::parse(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_vrf_has_a_name_and_perhaps_a_table() {
+        assert_eq!(load(r#"{"vrfname":"blue","table":0}"#).unwrap().table, None);
+        assert_eq!(load(r#"{"vrfname":"blue","table":4294967295}"#).unwrap().table, Some(u32::MAX));
+        assert_eq!(load("{}").unwrap_err(), "configuration is expected to have a valid vrf name");
+        assert_eq!(
+            load(r#"{"vrfname":"blue","table":4294967296}"#).unwrap_err(),
+            "failed to load netconf: json: cannot unmarshal number 4294967296 into Go struct field VRFNetConf.table of \
+             type uint32"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `vrf` plugin: puts a container's interface into a VRF of the container's namespace (reference:
+//! `plugins/meta/vrf`). The VRF is made for its first interface and goes with its last one.
+
+mod apply;
+mod config;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_netlink::{Error, Link, LinkData, Rtnl};
+use cnibox_spec::{CniResult, CniVersion};
+use cnibox_sys::{Coded, Failure, Owner, Sys};
+use thiserror::Error as ThisError;
+
+pub use config::{Config, ConfigError};
+
+/// The plugin.
+pub struct Vrf;
+
+/// What is not as it should be.
+#[derive(Debug, ThisError)]
+enum VrfError {
+    #[error("{0}")]
+    Lookup(#[source] Error),
+    #[error("Netlink {0} is not a VRF")]
+    NotAVrf(String),
+    #[error("VRF {name} already exist with different routing table {table}")]
+    OtherTable { name: String, table: u32 },
+    #[error("failed to find {ifname} associated to vrf {vrf}")]
+    NotEnslaved { ifname: String, vrf: String },
+    #[error("resetMaster: could reset master to {ifname}: {source}")]
+    Release { ifname: String, source: Error },
+}
+
+impl Coded for VrfError {}
+
+impl Plugin for Vrf {
+    const NAME: &'static str = "vrf";
+    /// 0.3.1 and later.
+    const VERSIONS: &'static [CniVersion] = CniVersion::ALL.split_at(3).1;
+    type Config = Config;
+
+    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+        Ok(Config::new(input)?)
+    }
+
+    fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        let previous = request.config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
+        apply::add(request, sys).map_err(|failure| {
+            let mut failure = failure.prefixed("cmdAdd failed: ");
+            let owner = Owner::new(&request.conf.network, &request.args.container, &request.args.ifname);
+            if let Err(error) = sys.mark_attachment_failed(previous, &owner) {
+                failure.add_details(&error.to_string());
+            }
+            failure
+        })?;
+        Ok(previous.clone())
+    }
+
+    fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let Request { config, args, .. } = request;
+        let Some(netns) = &args.netns else { return Ok(()) };
+        let Some(pod) = sys.open_pod_if_present(netns)? else { return Ok(()) };
+        let rtnl = &mut pod.rtnl;
+        let Some((vrf, _)) = find(rtnl, &config.name).unwrap_or_default() else { return Ok(()) };
+        let ifname = args.ifname.as_str();
+        let link = rtnl.link_by_name_if_present(ifname)?;
+        if let Some(link) = link.filter(|link| link.master == Some(vrf.index)) {
+            let refused = |source| VrfError::Release { ifname: ifname.to_owned(), source };
+            rtnl.link_set_nomaster(link.index).map_err(refused)?;
+        }
+        if rtnl.links_of_master(vrf.index)?.is_empty() {
+            rtnl.link_del_by_name_if_present(&vrf.name)?;
+        }
+        Ok(())
+    }
+
+    fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let Request { config, args, .. } = request;
+        config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
+        let rtnl = &mut sys.open_pod(&args.netns)?.rtnl;
+        let (vrf, table) = find(rtnl, &config.name)?.ok_or(VrfError::Lookup(Error::LinkNotFound))?;
+        expect_table(config, table)?;
+        let ifname = args.ifname.as_str();
+        let link = rtnl.link_by_name_if_present(ifname)?;
+        if link.is_some_and(|link| link.master == Some(vrf.index)) {
+            return Ok(());
+        }
+        Err(VrfError::NotEnslaved { ifname: ifname.to_owned(), vrf: config.name.clone() }.into())
+    }
+
+    fn status(_: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.require_net_admin()
+    }
+
+    /// Nothing outlives the container's namespace.
+    fn gc(_: &Request<'_, Config, GcArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The VRF of that name and its table.
+fn find(rtnl: &mut Rtnl, name: &str) -> Result<Option<(Link, u32)>, VrfError> {
+    let Some(link) = rtnl.link_by_name_if_present(name).map_err(VrfError::Lookup)? else { return Ok(None) };
+    if let LinkData::Vrf { table } = link.data {
+        return Ok(Some((link, table)));
+    }
+    Err(VrfError::NotAVrf(name.to_owned()))
+}
+
+/// The VRF has the configured table, if there is one.
+fn expect_table(config: &Config, table: u32) -> Result<(), VrfError> {
+    if config.table.is_none_or(|wanted| wanted == table) {
+        return Ok(());
+    }
+    Err(VrfError::OtherTable { name: config.name.clone(), table })
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The plugin in the running kernel: what it makes, that DEL leaves nothing, and that an ADD that fails at any step
+//! leaves nothing either.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of tests may panic")]
+
+use cnibox_netlink::Rtnl;
+
+use cnibox_harness::run;
+use cnibox_sys::{Env, Exit, Host, Registry};
+use cnibox_testkit::{Container, Sandbox, sandbox, skip};
+use serde_json::{Value, json};
+
+/// One call of the plugin, in this process. Step `fail_at` fails.
+fn call(verb: &str, pod: &Container, conf: &Value, fail_at: Option<usize>) -> (Exit, Value) {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let env = Env::default()
+        .with("CNI_COMMAND", verb)
+        .with("CNI_CONTAINERID", &pod.id)
+        .with("CNI_NETNS", &pod.path)
+        .with("CNI_IFNAME", "eth0")
+        .with("CNI_PATH", "/nonexistent");
+    let text = conf.to_string();
+    let mut host = Host {
+        env,
+        stdin: &mut text.as_bytes(),
+        stdout: &mut stdout,
+        stderr: &mut stderr,
+        registry: Registry::default(),
+        fail_at,
+    };
+    let exit = run::<cnibox_vrf::Vrf>(&mut host);
+    (exit, serde_json::from_slice(&stdout).unwrap_or_default())
+}
+
+#[track_caller]
+fn success(verb: &str, pod: &Container, conf: &Value) -> Value {
+    let (exit, document) = call(verb, pod, conf, None);
+    assert_eq!(exit, 0, "{verb}: {document}");
+    document
+}
+
+#[track_caller]
+fn failure(verb: &str, pod: &Container, conf: &Value) -> String {
+    let (exit, document) = call(verb, pod, conf, None);
+    assert_eq!(exit, 1, "{verb} succeeded: {document}");
+    document["msg"].as_str().unwrap().to_owned()
+}
+
+/// A pod with `eth0`, the other end `host0` on the host.
+fn connected(net: &Sandbox) -> Container {
+    let pod = net.container();
+    net.run("ip", &["link", "add", "host0", "type", "veth", "peer", "name", "eth0", "netns", &pod.id]);
+    net.run("ip", &["link", "set", "host0", "up"]);
+    for args in [
+        "link set lo up",
+        "link set eth0 up",
+        "address add 10.0.0.2/24 dev eth0",
+        "address add 2001:db8::2/64 dev eth0 nodad",
+        "route add 10.10.10.0/24 via 10.0.0.1 dev eth0",
+        "-6 route add 2001:db8:1::/64 via 2001:db8::1 dev eth0",
+    ] {
+        net.run_in(&pod, "ip", &args.split(' ').collect::<Vec<_>>());
+    }
+    pod
+}
+
+fn conf(pod: &Container, table: u32) -> Value {
+    json!({"cniVersion": "1.1.0", "name": "n", "type": "vrf", "vrfname": "blue", "table": table, "prevResult": {
+        "cniVersion": "1.1.0",
+        "interfaces": [{"name": "host0"}, {"name": "eth0", "sandbox": pod.path}],
+        "ips": [{"interface": 1, "address": "10.0.0.2/24", "gateway": "10.0.0.1"}]}})
+}
+
+/// Runs a test where the kernel has VRFs.
+fn with_vrf(test: impl FnOnce(&Sandbox) + Send) {
+    sandbox(|net| {
+        let mut rtnl = Rtnl::open().unwrap();
+        match rtnl.link_add_vrf("probe", 7777) {
+            Err(error) if error.is_unsupported() => return skip("the kernel has no vrf"),
+            made => made.unwrap(),
+        }
+        net.run("ip", &["link", "del", "probe"]);
+        // Where the kernel keeps the addresses, nothing need be restored.
+        test(net);
+    });
+}
+
+fn routes(net: &Sandbox, pod: &Container, family: &str, table: &str) -> String {
+    net.run_in(pod, "sh", &["-c", &format!("ip {family} route show table {table} 2>/dev/null || :")])
+}
+
+#[test]
+fn the_interface_keeps_addresses_and_routes_in_the_vrf() {
+    with_vrf(|net| {
+        let pod = connected(net);
+        success("ADD", &pod, &conf(&pod, 1001));
+        success("CHECK", &pod, &conf(&pod, 1001));
+        let v4 = routes(net, &pod, "-4", "1001");
+        assert!(v4.contains("10.10.10.0/24 via 10.0.0.1") && v4.contains("10.0.0.0/24 dev eth0"), "{v4}");
+        let v6 = routes(net, &pod, "-6", "1001");
+        assert!(v6.contains("2001:db8:1::/64 via 2001:db8::1") && v6.contains("local 2001:db8::2"), "{v6}");
+        let addresses = net.run_in(&pod, "ip", &["-6", "address", "show", "eth0"]);
+        assert!(addresses.contains("2001:db8::2/64"), "{addresses}");
+        let other = failure("ADD", &pod, &conf(&pod, 1002));
+        assert_eq!(other, "cmdAdd failed: VRF blue already exist with different routing table 1001");
+        let again = failure("ADD", &pod, &conf(&pod, 0));
+        assert_eq!(again, "cmdAdd failed: interface eth0 has already a master set: blue");
+        success("DEL", &pod, &conf(&pod, 1001));
+        assert_eq!(net.snapshot_of(&pod).lines("blue"), [""; 0]);
+        success("DEL", &pod, &conf(&pod, 1001));
+    });
+}
+
+#[test]
+fn an_add_that_fails_at_any_step_leaves_nothing() {
+    with_vrf(|net| {
+        let pod = connected(net);
+        let before = net.snapshot_of(&pod).without("fe80::");
+        let mut step = 1;
+        while call("ADD", &pod, &conf(&pod, 1001), Some(step)).0 != 0 {
+            before.assert_same(&net.snapshot_of(&pod).without("fe80::"));
+            step += 1;
+        }
+        assert_eq!(step, 6, "vrf, up, master, addresses, routes");
+    });
+}
+
+#[test]
+fn a_vrf_goes_with_its_last_interface_and_takes_a_free_table() {
+    with_vrf(|net| {
+        let pod = connected(net);
+        net.run_in(&pod, "ip", &["link", "add", "other", "type", "vrf", "table", "1"]);
+        success("ADD", &pod, &conf(&pod, 0));
+        let vrf = net.run_in(&pod, "ip", &["-d", "link", "show", "blue"]);
+        assert!(vrf.contains("vrf table 2"), "{vrf}");
+        net.run_in(&pod, "ip", &["link", "add", "second", "type", "veth", "peer", "name", "third"]);
+        net.run_in(&pod, "ip", &["link", "set", "second", "master", "blue"]);
+        success("DEL", &pod, &conf(&pod, 0));
+        net.run_in(&pod, "ip", &["link", "show", "blue"]);
+        assert_eq!(failure("CHECK", &pod, &conf(&pod, 0)), "failed to find eth0 associated to vrf blue");
+        net.run_in(&pod, "ip", &["link", "set", "second", "nomaster"]);
+        net.run("ip", &["link", "del", "host0"]);
+        success("DEL", &pod, &conf(&pod, 0));
+        assert_eq!(net.snapshot_of(&pod).lines("blue"), [""; 0]);
+        assert_eq!(failure("CHECK", &pod, &conf(&pod, 0)), "Link not found");
+    });
+}
+
+#[test]
+fn del_without_namespace_succeeds() {
+    sandbox(|net| {
+        let pod = connected(net);
+        net.run("ip", &["netns", "del", &pod.id]);
+        success("DEL", &pod, &conf(&pod, 1001));
+        net.run("ip", &["link", "del", "host0"]);
+    });
+}
