@@ -69,7 +69,8 @@ pub fn flush(flows: &[Flow]) -> Result<usize> {
 /// Whether the namespace has no entry at all. A dump walks the buckets of all namespaces, some milliseconds even when
 /// there is nothing to find; the count is the namespace's own. Unreadable means unknown.
 fn is_empty() -> bool {
-    std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").is_ok_and(|count| count.trim() == "0")
+    std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count")
+        .is_ok_and(|count| count.trim() == "0")
 }
 
 /// What names an entry: the attributes that a deletion takes, as they came.

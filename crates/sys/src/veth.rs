@@ -68,11 +68,39 @@ impl Sys<'_> {
     /// # Errors
     /// [`VethError`].
     pub fn veth_add(&mut self, plan: &VethPlan) -> Result<Veth, Failure> {
+        self.veth_add_announced(plan, &mut |_| {})
+    }
+
+    /// Like [`Sys::veth_add`]; tells the host end's name before it is tried. The kernel takes no alias for a link that
+    /// is being made, so whoever is killed right behind that has left a link that only its name gives away.
+    ///
+    /// # Errors
+    /// [`VethError`]. There is no pair then, unless the kernel does not even let it be deleted.
+    pub fn veth_add_announced(
+        &mut self,
+        plan: &VethPlan,
+        announce: &mut dyn FnMut(&str),
+    ) -> Result<Veth, Failure> {
+        let peer = self.veth_make(plan, announce)?;
+        self.veth_look(plan, &peer).map_err(|mut failure| {
+            // Nobody else knows of the pair yet.
+            let undone = self
+                .rtnl(Place::Pod)
+                .and_then(|rtnl| Ok(rtnl.link_del_by_name_if_present(plan.ifname.as_str()).map(drop)?));
+            if let Err(error) = undone {
+                failure.add_details(&format!("undo: {error}"));
+            }
+            failure
+        })
+    }
+
+    /// Makes the pair and answers with the host end's name.
+    fn veth_make(&mut self, plan: &VethPlan, announce: &mut dyn FnMut(&str)) -> Result<String, Failure> {
         let home = NetNs::current()?;
         let rtnl = self.rtnl(Place::Pod)?;
-        let mut made = Err(VethError::NoUniqueName);
         for _ in 0..NAME_ATTEMPTS {
             let peer = random_name();
+            announce(&peer);
             let spec = VethSpec {
                 name: plan.ifname.as_str(),
                 mtu: plan.mtu,
@@ -83,10 +111,7 @@ impl Sys<'_> {
                 peer_txqlen: Some(0),
             };
             match rtnl.link_add_veth(&spec) {
-                Ok(()) => {
-                    made = Ok(peer);
-                    break;
-                }
+                Ok(()) => return Ok(peer),
                 Err(error) if !error.is_exists() => return Err(VethError::Make(error).into()),
                 Err(_) if rtnl.link_by_name_if_present(plan.ifname.as_str())?.is_some() => {
                     return Err(VethError::Exists { ifname: plan.ifname.clone(), peer }.into());
@@ -95,15 +120,19 @@ impl Sys<'_> {
                 Err(_) => {}
             }
         }
-        let peer = made?;
+        Err(VethError::NoUniqueName.into())
+    }
+
+    fn veth_look(&mut self, plan: &VethPlan, peer: &str) -> Result<Veth, Failure> {
         let lookup = |name: &str| {
             let name = name.to_owned();
             |source| VethError::Lookup { name, source }
         };
-        let pod = rtnl.link_by_name(plan.ifname.as_str()).map_err(lookup(plan.ifname.as_str()))?;
-        let host = self.host()?.link_by_name(&peer).map_err(lookup(&peer))?;
+        let ifname = plan.ifname.as_str();
+        let pod = self.rtnl(Place::Pod)?.link_by_name(ifname).map_err(lookup(ifname))?;
+        let host = self.host()?.link_by_name(peer).map_err(lookup(peer))?;
         // "we want to own the routes": missing without IPv6, so nobody minds a failure.
-        let _ = sysctl::write(&sysctl::conf("ipv6", &peer, "accept_ra"), "0");
+        let _ = sysctl::write(&sysctl::conf("ipv6", peer, "accept_ra"), "0");
         Ok(Veth { host, pod })
     }
 }

@@ -12,6 +12,7 @@ use cnibox_sys::{Coded, Failure, Owner, Place, Stage, Sys, Txn, Undo, Veth, rand
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
+use crate::memo::Notebook;
 use crate::plan::{self, BridgePlan, Layer2, Layer3, PortPlan};
 use crate::spoof::SpoofCheck;
 
@@ -93,15 +94,19 @@ pub(crate) fn bridge(sys: &mut Sys<'_>, plan: &BridgePlan) -> Result<Link, Failu
     Ok(link)
 }
 
-/// Makes the pair, attaches its host end to the bridge and marks it as `owner`'s.
-pub(crate) fn layer2(
+/// Makes the pair.
+pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &Layer2, notebook: &Notebook) -> Result<Veth, Failure> {
+    let undo = Undo::Link { place: Place::Pod, name: plan.veth.ifname.to_string() };
+    tx.step(undo, |sys| sys.veth_add_announced(&plan.veth, &mut |name| notebook.announce(name)))
+}
+
+/// Attaches the pair's host end to the bridge and marks it as `owner`'s.
+pub(crate) fn attach(
     tx: &mut Txn<'_, '_>,
     plan: &Layer2,
-    bridge: &Link,
+    (veth, bridge): (&Veth, &Link),
     owner: &Owner,
-) -> Result<Veth, Failure> {
-    let undo = Undo::Link { place: Place::Pod, name: plan.veth.ifname.to_string() };
-    let veth = tx.step(undo, |sys| sys.veth_add(&plan.veth))?;
+) -> Result<(), Failure> {
     let change =
         LinkChange::new(veth.host.index).up().master(bridge.index).alias(&owner.alias(Stage::Pending));
     tx.shared(|sys| {
@@ -109,8 +114,7 @@ pub(crate) fn layer2(
             |source| ApplyError::Attach { veth: veth.host.name.clone(), bridge: bridge.name.clone(), source };
         sys.host()?.link_set(change).map_err(|error| Failure::from(refused(error)))
     })?;
-    tx.shared(|sys| port(sys, &veth.host, &plan.port))?;
-    Ok(veth)
+    tx.shared(|sys| port(sys, &veth.host, &plan.port))
 }
 
 /// Flags and VLANs of a new bridge port. The kernel's own flags are the ones that are off.

@@ -8,9 +8,10 @@ use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, DelArgs, GcArgs, Request};
 use cnibox_spec::{IfName, NetnsPath};
-use cnibox_sys::{Failure, Masquerade, Owner, Place, Stage, Sys, Verb, is_stale};
+use cnibox_sys::{Failure, Masquerade, Memo, Owner, Place, Stage, Sys, Verb, is_stale};
 
 use crate::config::Config;
+use crate::memo::{self, Notebook};
 use crate::spoof::SpoofCheck;
 
 /// DEL. Masquerade goes before the link: the kernel frees rules and links after grace periods of the same kind, which
@@ -35,8 +36,13 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
         None => host_link(sys, &request.config, &Owner::new(network, container, ifname)),
     };
     failures.extend(gone.err());
+    let notebook = Notebook::open(network, container, ifname);
+    failures.extend(notebook.clear(sys).err());
     failures.extend(release(request.config.ipam.as_deref(), sys).err());
     failures.extend(SpoofCheck::new(container.as_str(), ifname.as_str()).remove_if_present(sys).err());
+    if failures.is_empty() {
+        notebook.forget();
+    }
     Failure::collect(failures)
 }
 
@@ -87,10 +93,14 @@ pub(crate) fn clear_unfinished(
     let AddArgs { container, netns, ifname } = &request.args;
     let Some(pod) = sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())? else { return Ok(()) };
     let Some(peer) = pod.peer_index else { return Ok(()) };
-    let stage = sys.host()?.link_by_index(peer).ok().and_then(|host| owner.stage_of(&host));
-    match stage {
-        Some(Stage::Pending | Stage::Failed) => {}
-        Some(Stage::Ready) | None => return Ok(()),
+    let Ok(host) = sys.host()?.link_by_index(peer) else { return Ok(()) };
+    let unfinished = match owner.stage_of(&host) {
+        Some(Stage::Pending | Stage::Failed) => true,
+        Some(Stage::Ready) => false,
+        None => Notebook::open(&request.conf.network, container, ifname).is_announced(&host),
+    };
+    if !unfinished {
+        return Ok(());
     }
     let args = DelArgs { container: container.clone(), netns: Some(netns.clone()), ifname: ifname.clone() };
     del(&Request { conf: request.conf, config: request.config.clone(), args }, sys)
@@ -102,6 +112,10 @@ pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Re
     let valid = &request.args.valid;
     let mut failures = Vec::new();
     failures.extend(stale_ports(request, sys).err());
+    let lives = |memo: &Memo| {
+        valid.iter().any(|live| live.container_id == memo.container && live.ifname == memo.ifname)
+    };
+    failures.extend(memo::collect(sys, network, lives).err());
     failures.extend(sys.masquerade_collect(network.as_str(), valid).err());
     if let Some(plugin) = &request.config.ipam {
         failures.extend(sys.delegate(Verb::Gc, plugin).err().map(Failure::from));

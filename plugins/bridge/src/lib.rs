@@ -9,6 +9,7 @@ mod apply;
 mod check;
 mod config;
 mod detach;
+mod memo;
 mod plan;
 mod spoof;
 
@@ -18,7 +19,8 @@ use cnibox_spec::{CniResult, Code, Interface};
 use cnibox_sys::{Failure, Masquerade, Owner, Stage, Sys, Txn, Undo, Veth};
 
 pub use config::Config;
-use plan::Layer3;
+use memo::Notebook;
+use plan::{Layer2, Layer3};
 use spoof::SpoofCheck;
 
 /// The plugin.
@@ -63,9 +65,26 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
         );
     }
     detach::clear_unfinished(request, sys, &owner)?;
+    let notebook = Notebook::open(&request.conf.network, container, ifname);
+    let result = attach(request, sys, (&layer2, &owner, &notebook));
+    match &result {
+        Ok(_) => notebook.finish(layer2.spoof_check),
+        Err(_) => notebook.restore(),
+    }
+    result
+}
+
+/// The attachment, all of it or nothing.
+fn attach(
+    request: &Request<'_, Config, AddArgs>,
+    sys: &mut Sys<'_>,
+    (layer2, owner, notebook): (&Layer2, &Owner, &Notebook),
+) -> Result<CniResult, Failure> {
+    let AddArgs { container, netns, ifname } = &request.args;
     Txn::run(sys, |tx| {
         let bridge = tx.shared(|sys| apply::bridge(sys, &layer2.bridge))?;
-        let veth = apply::layer2(tx, &layer2, &bridge, &owner)?;
+        let veth = apply::veth(tx, layer2, notebook)?;
+        apply::attach(tx, layer2, (&veth, &bridge), owner)?;
         if layer2.spoof_check {
             apply::spoof_check(tx, &SpoofCheck::new(container.as_str(), ifname.as_str()), &veth)?;
         }

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is remembered of an attachment where the kernel has no place for it: the host link that is being made and has
+//! no alias yet, and that there are rules against forged MACs, which say nothing of their network.
+
+use cnibox_harness::Plugin;
+use cnibox_netlink::Link;
+use cnibox_spec::{ContainerId, IfName, NetworkName};
+use cnibox_sys::{Failure, Memo, Memory, Sys};
+
+use crate::Bridge;
+use crate::spoof::SpoofCheck;
+
+/// The memory of one attachment.
+#[derive(Debug)]
+pub(crate) struct Notebook {
+    memory: Memory,
+    attachment: Memo,
+    before: Option<Memo>,
+}
+
+impl Notebook {
+    pub(crate) fn open(network: &NetworkName, container: &ContainerId, ifname: &IfName) -> Self {
+        let memory = Memory::of(Bridge::NAME);
+        let attachment = Memo::new(network, container, ifname);
+        let before = memory.recall(&attachment);
+        Self { memory, attachment, before }
+    }
+
+    /// Notes the name that the host link is going to have.
+    pub(crate) fn announce(&self, link: &str) {
+        self.memory.note(&Memo { notes: vec![link.to_owned()], ..self.attachment.clone() });
+    }
+
+    /// The attachment is finished, and its link says whose it is. Only rules still need remembering.
+    pub(crate) fn finish(&self, has_rules: bool) {
+        if !has_rules {
+            self.memory.forget(&self.attachment);
+        }
+    }
+
+    /// The ADD failed: what was remembered of an earlier one is remembered again.
+    pub(crate) fn restore(&self) {
+        match &self.before {
+            Some(memo) => self.memory.note(memo),
+            None => self.memory.forget(&self.attachment),
+        }
+    }
+
+    /// Whether `link` is the one that was announced and got no further.
+    pub(crate) fn is_announced(&self, link: &Link) -> bool {
+        self.before.as_ref().is_some_and(|memo| is_unmarked(link, memo))
+    }
+
+    /// Deletes the announced link.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(crate) fn clear(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        self.before.as_ref().map_or(Ok(()), |memo| delete_link(sys, memo))
+    }
+
+    /// There is nothing left to remember.
+    pub(crate) fn forget(&self) {
+        if self.before.is_some() {
+            self.memory.forget(&self.attachment);
+        }
+    }
+}
+
+/// Removes what is remembered of the network's attachments that do not satisfy `lives`.
+///
+/// # Errors
+/// What could not be removed; that is remembered further.
+pub(crate) fn collect(
+    sys: &mut Sys<'_>,
+    network: &NetworkName,
+    lives: impl Fn(&Memo) -> bool,
+) -> Result<(), Failure> {
+    let memory = Memory::of(Bridge::NAME);
+    let mut failures = Vec::new();
+    for memo in memory.all() {
+        if memo.network != network.as_str() || lives(&memo) {
+            continue;
+        }
+        let link = delete_link(sys, &memo);
+        let rules = SpoofCheck::new(&memo.container, &memo.ifname).remove_if_present(sys);
+        if link.is_ok() && rules.is_ok() {
+            memory.forget(&memo);
+        }
+        failures.extend([link, rules].into_iter().filter_map(Result::err));
+    }
+    Failure::collect(failures)
+}
+
+fn delete_link(sys: &mut Sys<'_>, memo: &Memo) -> Result<(), Failure> {
+    for name in &memo.notes {
+        let rtnl = sys.host()?;
+        if rtnl.link_by_name_if_present(name)?.is_some_and(|link| is_unmarked(&link, memo)) {
+            rtnl.link_del_by_name_if_present(name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Somebody else's link may have got the name since; a finished one has its owner's alias.
+fn is_unmarked(link: &Link, memo: &Memo) -> bool {
+    link.is_kind("veth")
+        && link.alias.as_deref().unwrap_or_default().is_empty()
+        && memo.notes.contains(&link.name)
+}

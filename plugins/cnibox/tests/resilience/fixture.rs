@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A host with one living neighbour, and containers that come and go badly.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cnibox_testkit::{Container, Sandbox, diff};
+use serde_json::{Value, json};
+
+use crate::networks::Network;
+
+/// Whose plugins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// This project's.
+    Ours,
+    /// The Go reference plugins, in the directory that `CNIBOX_REFERENCE` names.
+    Go,
+}
+
+impl Side {
+    /// As in the table.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "cnibox",
+            Self::Go => "Go plugins",
+        }
+    }
+
+    /// Where the executables are; `None` when the Go plugins are not here.
+    pub(crate) fn dir(self) -> Option<PathBuf> {
+        match self {
+            // Every sandbox sees the same file system outside /run and /var/lib.
+            Self::Ours => Some(PathBuf::from("/run/testkit/ours")),
+            Self::Go => std::env::var_os("CNIBOX_REFERENCE")
+                .map(PathBuf::from)
+                .filter(|dir| dir.join("bridge").exists()),
+        }
+    }
+}
+
+/// Makes the directory of our own plugins in this sandbox.
+pub(crate) fn install() {
+    let dir = Path::new("/run/testkit/ours");
+    if std::fs::create_dir(dir).is_ok() {
+        for plugin in ["bridge", "firewall", "host-local", "loopback", "portmap"] {
+            symlink(binary(), dir.join(plugin)).expect("link a plugin");
+        }
+    }
+}
+
+fn binary() -> PathBuf {
+    env!("CARGO_BIN_EXE_cnibox").into()
+}
+
+/// One call of a plugin.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// Whose plugin.
+    pub(crate) side: Side,
+    /// Its name.
+    pub(crate) plugin: String,
+    /// Environment, `CNI_COMMAND` included.
+    pub(crate) env: Vec<(String, String)>,
+    /// Configuration.
+    pub(crate) stdin: String,
+    /// A command to run it under.
+    pub(crate) under: Vec<String>,
+}
+
+/// What a call answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// Exit status; `None` after a signal.
+    pub(crate) status: Option<i32>,
+    /// Standard output.
+    pub(crate) stdout: String,
+    /// Standard error.
+    pub(crate) stderr: String,
+}
+
+impl Answer {
+    /// Whether the call succeeded.
+    pub(crate) fn ok(&self) -> bool {
+        self.status == Some(0)
+    }
+
+    /// Standard output as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or(Value::Null)
+    }
+
+    /// What is not right about it as an answer: neither success nor exit status 1 with an error object.
+    pub(crate) fn unclean(&self) -> Option<String> {
+        let object = self.json();
+        let explained = object["code"].is_u64() && object["msg"].is_string();
+        let defect = self.stdout.contains("cnibox defect");
+        match self.status {
+            Some(0) if !defect => None,
+            Some(1) if explained && !defect => None,
+            _ => Some(format!("no clean answer: {self:?}")),
+        }
+    }
+}
+
+impl Call {
+    /// Sets or changes a variable.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.retain(|(known, _)| known != name);
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts it, inside the sandbox of the thread.
+    pub(crate) fn start(&self) -> Child {
+        let dir = self.side.dir().expect("plugins of this side");
+        let program = dir.join(&self.plugin);
+        let mut command = match self.under.split_first() {
+            None => Command::new(&program),
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(&program);
+                command
+            }
+        };
+        if self.under.is_empty() {
+            command.arg0(&program);
+        }
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .env(
+                "CNI_PATH",
+                self.env
+                    .iter()
+                    .find(|(name, _)| name == "CNI_PATH")
+                    .map_or(dir.as_os_str(), |(_, path)| path.as_ref()),
+            )
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child =
+            command.spawn().unwrap_or_else(|error| panic!("start {}: {error}", program.display()));
+        if let Some(mut stdin) = child.stdin.take() {
+            // It may well exit without reading.
+            let _ = stdin.write_all(self.stdin.as_bytes());
+        }
+        child
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// When it hangs.
+    pub(crate) fn run(&self) -> Answer {
+        let mut child = self.start();
+        match wait(&mut child, Duration::from_secs(60)) {
+            Some(answer) => answer,
+            None => {
+                let _ = child.kill();
+                panic!("{self:?} hangs");
+            }
+        }
+    }
+}
+
+/// Waits for a call that answers with less than a pipe holds; `None` when it still runs after `patience`.
+pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<Answer> {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(status) = child.try_wait().expect("wait for a plugin") {
+            let read = |stream: Option<&mut dyn Read>| {
+                let mut bytes = Vec::new();
+                stream.map(|stream| stream.read_to_end(&mut bytes));
+                String::from_utf8_lossy(&bytes).into_owned()
+            };
+            return Some(Answer {
+                status: status.code(),
+                stdout: read(child.stdout.as_mut().map(|stream| stream as &mut dyn Read)),
+                stderr: read(child.stderr.as_mut().map(|stream| stream as &mut dyn Read)),
+            });
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// An attachment as a runtime knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// `CNI_CONTAINERID`.
+    pub(crate) id: String,
+    /// `CNI_NETNS`.
+    pub(crate) netns: String,
+    /// `CNI_IFNAME`.
+    pub(crate) ifname: String,
+}
+
+impl Target {
+    /// The interface eth0 of a container.
+    pub(crate) fn of(pod: &Container) -> Self {
+        let netns = pod.path.to_string_lossy().into_owned();
+        Self { id: pod.id.clone(), netns, ifname: "eth0".to_owned() }
+    }
+}
+
+/// A network on a host.
+pub(crate) struct World<'a> {
+    /// The host.
+    pub(crate) net: &'a Sandbox,
+    /// The network.
+    pub(crate) network: Network,
+    /// Whose plugins run.
+    pub(crate) side: Side,
+    /// The container that lives all the time.
+    pub(crate) neighbour: Target,
+}
+
+impl<'a> World<'a> {
+    /// The network with one living neighbour, so that everything shared is there.
+    pub(crate) fn new(net: &'a Sandbox, network: Network, side: Side) -> Self {
+        install();
+        let neighbour = Target::of(&net.container());
+        let mut world = Self { net, network, side, neighbour };
+        let ports = world.network.ports.clone();
+        if !ports.is_null() {
+            world.network = world.network.with_ports(30_000);
+        }
+        world.add(&world.neighbour).expect("ADD of the neighbour");
+        world.network.ports = ports;
+        world.settle();
+        world
+    }
+
+    /// The same host with another configuration.
+    pub(crate) fn with(&self, network: Network) -> World<'a> {
+        World { net: self.net, network, side: self.side, neighbour: self.neighbour.clone() }
+    }
+
+    /// One plugin's call.
+    pub(crate) fn call(&self, index: usize, verb: &str, target: &Target, prev: &Value) -> Call {
+        Call {
+            side: self.side,
+            plugin: self.network.kind(index).to_owned(),
+            env: Vec::new(),
+            stdin: self.network.conf(index, prev).to_string(),
+            under: Vec::new(),
+        }
+        .env("CNI_COMMAND", verb)
+        .env("CNI_CONTAINERID", &target.id)
+        .env("CNI_NETNS", &target.netns)
+        .env("CNI_IFNAME", &target.ifname)
+    }
+
+    /// ADD of the whole chain. As with libcni, nothing is cleaned up when a plugin fails.
+    pub(crate) fn add(&self, target: &Target) -> Result<Value, Answer> {
+        let mut result = Value::Null;
+        for index in 0..self.network.plugins.len() {
+            let answer = self.call(index, "ADD", target, &result).run();
+            if !answer.ok() {
+                return Err(answer);
+            }
+            result = answer.json();
+        }
+        Ok(result)
+    }
+
+    /// DEL of the whole chain, backwards.
+    pub(crate) fn del(&self, target: &Target, prev: &Value) -> Result<(), Answer> {
+        for index in (0..self.network.plugins.len()).rev() {
+            let answer = self.call(index, "DEL", target, prev).run();
+            if !answer.ok() {
+                return Err(answer);
+            }
+        }
+        Ok(())
+    }
+
+    /// CHECK of the whole chain.
+    pub(crate) fn check(&self, target: &Target, prev: &Value) -> Result<(), Answer> {
+        for index in 0..self.network.plugins.len() {
+            let answer = self.call(index, "CHECK", target, prev).run();
+            if !answer.ok() {
+                return Err(answer);
+            }
+        }
+        Ok(())
+    }
+
+    /// GC of the whole chain; `None` is a runtime that sends no list.
+    pub(crate) fn gc(&self, valid: Option<&[&Target]>) -> Result<(), Answer> {
+        for index in 0..self.network.plugins.len() {
+            let mut conf = self.network.conf(index, &Value::Null);
+            if let Some(valid) = valid {
+                let live: Vec<_> =
+                    valid.iter().map(|live| json!({"containerID": live.id, "ifname": live.ifname})).collect();
+                conf["cni.dev/valid-attachments"] = json!(live);
+            }
+            let call = Call {
+                side: self.side,
+                plugin: self.network.kind(index).to_owned(),
+                env: Vec::new(),
+                stdin: conf.to_string(),
+                under: Vec::new(),
+            };
+            let answer = call.env("CNI_COMMAND", "GC").run();
+            if !answer.ok() {
+                return Err(answer);
+            }
+        }
+        Ok(())
+    }
+
+    /// The host as text, without what is documented to change: the last reserved address.
+    pub(crate) fn host(&self) -> String {
+        let snapshot = self.net.snapshot().without("last_reserved_ip").without("/run/cnibox/host-local");
+        // Marked for the next ADD by a failed one.
+        without_timers(&format!("{snapshot:?}").replace("cnibox:failed:", "cnibox:ready:"))
+    }
+
+    /// What differs from `before` on the host, and whether the container still has its interface. Empty if nothing.
+    pub(crate) fn left(&self, before: &str, target: &Target) -> String {
+        let mut left = diff(before, &self.host());
+        // The kernel is not done with a namespace's links the moment that they are deleted.
+        for _ in 0..20 {
+            if left.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            left = diff(before, &self.host());
+        }
+        if Path::new(&target.netns).exists() {
+            let links = self.net.run("ip", &["netns", "exec", &target.id, "ip", "-o", "link"]);
+            for line in links.lines().filter(|line| line.contains(&format!(" {}@", target.ifname))) {
+                left.push_str(&format!("+ in the container: {line}\n"));
+            }
+        }
+        left
+    }
+
+    /// Waits until the kernel has finished what follows an ADD by itself, IPv6 link-local addresses among it.
+    pub(crate) fn settle(&self) {
+        let mut before = self.host();
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(100));
+            let now = self.host();
+            if now == before && !self.net.run("ip", &["-6", "address"]).contains("tentative") {
+                return;
+            }
+            before = now;
+        }
+    }
+
+    /// Whether the next container works: ADD, CHECK, DEL, and nothing left. Empty if so.
+    pub(crate) fn next_works(&self, before: &str, target: &Target) -> String {
+        let result = match self.add(target) {
+            Ok(result) => result,
+            Err(answer) => return format!("next ADD: {answer:?}\n"),
+        };
+        // The Go plugins cannot check a network without addresses.
+        if self.side == Side::Ours
+            && let Err(answer) = self.check(target, &result)
+        {
+            return format!("next CHECK: {answer:?}\n");
+        }
+        if let Err(answer) = self.del(target, &result) {
+            return format!("next DEL: {answer:?}\n");
+        }
+        self.left(before, target)
+    }
+}
+
+/// The timers of bridge ports run.
+fn without_timers(text: &str) -> String {
+    let mut parts = text.split("_timer\":");
+    let mut steady = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        steady.push_str("_timer\":");
+        steady.push_str(part.trim_start_matches(|digit: char| digit.is_ascii_digit() || digit == '.'));
+    }
+    steady
+}
