@@ -8,7 +8,7 @@ use cnibox_netlink::Rtnl;
 
 use cnibox_harness::run;
 use cnibox_sys::{Env, Exit, Host, Registry};
-use cnibox_testkit::{Container, Sandbox, sandbox, skip};
+use cnibox_testkit::{Container, Sandbox, lacks, sandbox};
 use serde_json::{Value, json};
 
 /// One call of the plugin, in this process. Step `fail_at` fails.
@@ -77,7 +77,7 @@ fn with_vrf(test: impl FnOnce(&Sandbox) + Send) {
     sandbox(|net| {
         let mut rtnl = Rtnl::open().unwrap();
         match rtnl.link_add_vrf("probe", 7777) {
-            Err(error) if error.is_unsupported() => return skip("the kernel has no vrf"),
+            Err(error) if error.is_unsupported() => return lacks("vrf"),
             made => made.unwrap(),
         }
         net.run("ip", &["link", "del", "probe"]);
