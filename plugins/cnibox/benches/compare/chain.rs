@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A network's plugins, called as libcni calls them, and timed.
 
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use cnibox_testkit::Sandbox;
 use serde_json::{Map, Value, json};
 
 use crate::host::Pod;
@@ -20,6 +22,8 @@ pub(crate) struct Chain {
     list: Value,
     /// Put before a plugin's path.
     wrap: Vec<String>,
+    /// `PATH` of the plugins; `None`: the benchmark's.
+    path: Option<PathBuf>,
 }
 
 /// The verb and, for a chain, the plugin whose time is the sum of all plugins'.
@@ -28,7 +32,7 @@ pub(crate) const WHOLE: &str = "chain";
 impl Chain {
     /// A chain as in a `.conflist`.
     pub(crate) fn new(bin: &Path, list: Value) -> Self {
-        Self { bin: bin.to_owned(), list, wrap: Vec::new() }
+        Self { bin: bin.to_owned(), list, wrap: Vec::new(), path: None }
     }
 
     /// The same chain, with every plugin started by a tracer.
@@ -36,9 +40,20 @@ impl Chain {
         Self { wrap: tracer, ..self.clone() }
     }
 
-    /// The names of the plugins, in order.
-    pub(crate) fn plugins(&self) -> Vec<&str> {
-        self.all().iter().map(|plugin| kind(plugin)).collect()
+    /// The same chain on a host with nftables, but without iptables. With both, the Go bridge's DEL of an nftables
+    /// masquerade asks iptables to delete a rule that was never there, and fails on what iptables says about it.
+    pub(crate) fn without_iptables(&self, net: &Sandbox) -> Result<Self> {
+        let dir = net.dir().join("tools");
+        std::fs::create_dir_all(&dir).context("create a directory of tools")?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        for tool in ["nft", "strace"] {
+            let mut found = std::env::split_paths(&path).map(|dir| dir.join(tool));
+            let found = found.find(|file| file.exists()).with_context(|| format!("find {tool}"))?;
+            if !dir.join(tool).exists() {
+                std::os::unix::fs::symlink(found, dir.join(tool)).context("link a tool")?;
+            }
+        }
+        Ok(Self { path: Some(dir), ..self.clone() })
     }
 
     /// ADD; answers with the last result. Notes the time of every plugin and of all together.
@@ -108,7 +123,8 @@ impl Chain {
             }
             None => Command::new(&path),
         };
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        let path = self.path.clone().map(OsString::from).or_else(|| std::env::var_os("PATH"));
+        command.env_clear().env("PATH", path.unwrap_or_default());
         command.env("CNI_PATH", &self.bin).env("CNI_IFNAME", "eth0").env("CNI_ARGS", "IgnoreUnknown=true");
         command
     }

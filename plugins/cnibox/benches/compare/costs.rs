@@ -20,7 +20,8 @@ use crate::turns::{Side, side_by_side};
 pub(crate) fn run(options: &Options) -> Result<Vec<Section>> {
     let header = ["", "cnibox", "Go plugins", "ratio"];
     let mut tables = Vec::new();
-    for (name, list, ports) in [("Nomad's chain", host::nomad(), 2), ("Dual stack", host::dual_stack(), 20)] {
+    for (network, is_headline) in [(host::nomad(), true), (host::dual_stack(), false)] {
+        let name = network.name();
         let mut table = Section::new(
             &format!("{name}: processes, system calls, memory"),
             "One container. Processes: every program that is started, the plugins included; others: those that are no \
@@ -30,15 +31,14 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Section>> {
         let sides = side_by_side(&[Side::Ours, Side::Go], |net, side, turn| {
             turn.take(|| {
                 host::prepare(net);
-                count(net.dir(), &Chain::new(bin(options, side), list.clone()), ports)
+                count(net.dir(), &network.chain(net, options.bin(side))?, network.ports)
             })
         })?;
-        let sides = sides.into_iter().collect::<Result<Vec<_>>>()?;
         if let [ours, go] = sides.as_slice() {
             for ((what, ours), (_, go)) in ours.iter().zip(go) {
                 let row = (ours.to_string(), go.to_string(), ratio(*ours, *go));
                 table.row([what.clone(), row.0.clone(), row.1.clone(), row.2.clone()]);
-                if ports == 2 && HEADLINES.iter().any(|part| what.contains(part)) {
+                if is_headline && HEADLINES.iter().any(|part| what.contains(part)) {
                     table.headline(&format!("{what}, {name}"), row.0, row.1, row.2);
                 }
             }
@@ -47,10 +47,6 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Section>> {
     }
     tables.push(installed(options)?);
     Ok(tables)
-}
-
-fn bin(options: &Options, side: Side) -> &Path {
-    if side == Side::Go { &options.reference } else { &options.ours }
 }
 
 /// All counts, in the order of the table.

@@ -17,8 +17,7 @@ use crate::turns::{Side, side_by_side};
 pub(crate) fn run(options: &Options) -> Result<Vec<Section>> {
     let many = if options.quick { 8 } else { 40 };
     let sides = side_by_side(&[Side::Ours, Side::Go], |net, side, turn| {
-        let bin = if side == Side::Go { &options.reference } else { &options.ours };
-        let chain = Chain::new(bin, host::nomad());
+        let chain = host::nomad().chain(net, options.bin(side))?;
         let mut crowd = Crowd::default();
         turn.take(|| {
             host::prepare(net);
@@ -27,12 +26,14 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Section>> {
         for round in 0..options.rounds(3) {
             let first = 1 + round * many;
             let pods = (first..first + many).map(|number| Pod::new(number, 2)).collect::<Result<Vec<_>>>()?;
-            let results = turn.take(|| crowd.add(&chain, &pods));
-            turn.take(|| crowd.del(&chain, &pods, &results));
+            let results = turn.take(|| Ok(crowd.add(&chain, &pods)))?;
+            turn.take(|| {
+                crowd.del(&chain, &pods, &results);
+                Ok(())
+            })?;
         }
-        Ok::<_, anyhow::Error>(crowd)
+        Ok(crowd)
     })?;
-    let sides = sides.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(table(many, &sides).into_iter().collect())
 }
 

@@ -3,11 +3,10 @@
 
 use anyhow::{Result, ensure};
 use cnibox_testkit::{Sandbox, diff};
-use serde_json::Value;
 
 use crate::chain::{Chain, WHOLE};
 use crate::floor;
-use crate::host::{self, Pod};
+use crate::host::{self, Network, Pod};
 use crate::options::Options;
 use crate::report::{Section, ms, times};
 use crate::samples::Samples;
@@ -15,7 +14,7 @@ use crate::turns::{Side, Turn, side_by_side};
 
 /// Nomad's chain with two ports for TCP and UDP each, and the floor beside it.
 pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
-    let setup = Setup { options, list: host::nomad(), ports: 2, sides: &[Side::Ours, Side::Go, Side::Floor] };
+    let setup = Setup { options, network: host::nomad(), sides: &[Side::Ours, Side::Go, Side::Floor] };
     let mut table = Section::new(
         "Nomad's chain",
         "loopback, bridge with ipMasq and host-local, firewall and portmap (2 ports x TCP and UDP), with the iptables \
@@ -28,7 +27,7 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
     for &containers in options.sizes(&[0, 100, 1000]) {
         let sides = setup.measure(containers)?;
         chain_rows(&mut table, containers, &sides);
-        plugins.push(plugin_table("Nomad's chain", &setup, containers, &sides));
+        plugins.push(plugin_table(&setup, containers, &sides));
         measured.push((containers, sides));
     }
     if let (Some((least, few)), Some((most, many))) = (measured.first(), measured.last()) {
@@ -48,9 +47,9 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
 
 /// Two families, twenty ports, nftables backends.
 pub(crate) fn dual_stack(options: &Options) -> Result<Vec<Section>> {
-    let setup = Setup { options, list: host::dual_stack(), ports: 20, sides: &[Side::Ours, Side::Go] };
+    let setup = Setup { options, network: host::dual_stack(), sides: &[Side::Ours, Side::Go] };
     let sides = setup.measure(0)?;
-    let mut table = plugin_table("Dual stack, 20 ports, nftables", &setup, 0, &sides);
+    let mut table = plugin_table(&setup, 0, &sides);
     for verb in VERBS {
         let (ours, go) = (median(&sides, 0, verb), median(&sides, 1, verb));
         table.headline(
@@ -66,8 +65,7 @@ pub(crate) fn dual_stack(options: &Options) -> Result<Vec<Section>> {
 /// One network to measure.
 struct Setup<'a> {
     options: &'a Options,
-    list: Value,
-    ports: usize,
+    network: Network,
     sides: &'a [Side],
 }
 
@@ -84,17 +82,19 @@ impl Setup<'_> {
             }
             Ok((player.samples, objects))
         })?;
-        let (samples, objects): (Vec<_>, Vec<_>) =
-            played.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        let (samples, objects): (Vec<_>, Vec<_>) = played.into_iter().unzip();
         if let [ours, go, ..] = objects.as_slice() {
             ensure!(ours == go, "the two leave different objects:\n{}", diff(ours, go));
         }
         Ok(samples)
     }
 
-    fn chain(&self, side: Side) -> Chain {
-        let bin = if side == Side::Go { &self.options.reference } else { &self.options.ours };
-        Chain::new(bin, self.list.clone())
+    fn chain(&self, net: &Sandbox, side: Side) -> Result<Chain> {
+        self.network.chain(net, self.options.bin(side))
+    }
+
+    fn pod(&self, number: usize) -> Result<Pod> {
+        Pod::new(number, self.network.ports)
     }
 }
 
@@ -109,7 +109,7 @@ impl Player<'_> {
     /// The first container, which also makes what all share. Answers with the packet filter it leaves.
     fn warm_up(&self) -> Result<String> {
         host::prepare(self.net);
-        let (chain, pod) = (self.setup.chain(self.side), Pod::new(0, self.setup.ports)?);
+        let (chain, pod) = (self.setup.chain(self.net, self.side)?, self.setup.pod(0)?);
         let mut unused = Samples::default();
         let result = chain.add(&pod, &mut unused)?;
         let objects = packet_filter(self.net);
@@ -120,22 +120,22 @@ impl Player<'_> {
 
     /// By ours on every side: both leave the same, and the Go plugins would take very long.
     fn populate(&self, containers: usize) -> Result<()> {
-        let chain = self.setup.chain(Side::Ours);
+        let chain = self.setup.chain(self.net, Side::Ours)?;
         for number in 1..=containers {
-            chain.add(&Pod::new(number, self.setup.ports)?, &mut Samples::default())?;
+            chain.add(&self.setup.pod(number)?, &mut Samples::default())?;
         }
         Ok(())
     }
 
     /// One container comes, is checked, and goes.
     fn round(&mut self, turn: &Turn<'_>, number: usize) -> Result<()> {
-        let pod = Pod::new(number, self.setup.ports)?;
+        let pod = self.setup.pod(number)?;
         if self.side == Side::Floor {
             turn.take(|| floor::add(&pod, &mut self.samples))?;
-            turn.take(|| ());
+            turn.take(|| Ok(()))?;
             return turn.take(|| floor::del(&pod, &mut self.samples));
         }
-        let chain = self.setup.chain(self.side);
+        let chain = self.setup.chain(self.net, self.side)?;
         let result = turn.take(|| chain.add(&pod, &mut self.samples))?;
         turn.take(|| chain.check(&pod, &result, &mut self.samples))?;
         turn.take(|| chain.del(&pod, &result, &mut self.samples))
@@ -161,13 +161,13 @@ fn chain_rows(table: &mut Section, containers: usize, sides: &[Samples]) {
     }
 }
 
-fn plugin_table(title: &str, setup: &Setup<'_>, containers: usize, sides: &[Samples]) -> Section {
+fn plugin_table(setup: &Setup<'_>, containers: usize, sides: &[Samples]) -> Section {
     let header = ["verb, plugin", "cnibox", "Go plugins", "ratio"];
-    let title = format!("{title}, plugin by plugin, {containers} containers on the host");
+    let title = format!("{}, plugin by plugin, {containers} containers on the host", setup.network.name());
     let mut table = Section::new(&title, "", &header);
-    let chain = setup.chain(Side::Ours);
+    let plugins = setup.network.plugins();
     for verb in VERBS {
-        for plugin in chain.plugins().into_iter().chain([WHOLE]) {
+        for plugin in plugins.iter().map(String::as_str).chain([WHOLE]) {
             let time = |side: usize| sides.get(side).map_or(f64::NAN, |samples| samples.median(verb, plugin));
             table.compare(&format!("{verb} {plugin}"), time(0), time(1));
         }

@@ -24,7 +24,7 @@ pub(crate) fn describe(options: &Options) -> Result<String> {
         kernel.trim(),
         said(Command::new("iptables").arg("--version"))?,
         about(&options.ours)?,
-        about(&options.reference)?,
+        options.reference_name,
     ))
 }
 

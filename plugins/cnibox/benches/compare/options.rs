@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+
+use crate::turns::Side;
 
 /// What to measure, and with what.
 #[derive(Debug)]
@@ -12,6 +14,8 @@ pub(crate) struct Options {
     pub(crate) ours: PathBuf,
     /// Directory with the Go plugins.
     pub(crate) reference: PathBuf,
+    /// What the report calls the Go plugins.
+    pub(crate) reference_name: String,
     /// Where the report goes.
     pub(crate) out: PathBuf,
     /// What the report says about how it was made.
@@ -42,6 +46,11 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(|name| name == scenario)
     }
 
+    /// The directory of a side's plugins.
+    pub(crate) fn bin(&self, side: Side) -> &Path {
+        if side == Side::Go { &self.reference } else { &self.ours }
+    }
+
     /// How often to measure: what `--rounds` says, else few when quick, else `usual`.
     pub(crate) fn rounds(&self, usual: usize) -> usize {
         self.rounds.unwrap_or(if self.quick { 2 } else { usual })
@@ -60,6 +69,7 @@ pub(crate) fn parse(args: Vec<String>) -> Result<Request> {
     let mut options = Options {
         ours: PathBuf::new(),
         reference: PathBuf::new(),
+        reference_name: "the Go plugins".to_owned(),
         out: PathBuf::from("target/bench"),
         command: "scripts/bench".to_owned(),
         quick: false,
@@ -72,6 +82,7 @@ pub(crate) fn parse(args: Vec<String>) -> Result<Request> {
             "--peak" => return Ok(Request::Peak { file: value()?.into(), program: value()?.into() }),
             "--ours" => options.ours = value()?.into(),
             "--reference" => options.reference = value()?.into(),
+            "--reference-name" => options.reference_name = value()?,
             "--out" => options.out = value()?.into(),
             "--command" => options.command = value()?,
             "--quick" => options.quick = true,

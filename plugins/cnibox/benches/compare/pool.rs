@@ -63,9 +63,8 @@ struct Pool {
 
 fn measure(options: &Options, pool: Pool) -> Result<Vec<Samples>> {
     let rounds = options.rounds(if pool.reservations < 10_000 { 15 } else { 7 });
-    let sides = side_by_side(&[Side::Ours, Side::Go], |_, side, turn| {
-        let bin = if side == Side::Go { &options.reference } else { &options.ours };
-        let chain = Chain::new(bin, network());
+    side_by_side(&[Side::Ours, Side::Go], |_, side, turn| {
+        let chain = Chain::new(options.bin(side), network());
         let (mut first, mut samples) = (Samples::default(), Samples::default());
         turn.take(|| pool.fill())?;
         round(&chain, pool, turn, (0, &mut first))?;
@@ -73,9 +72,8 @@ fn measure(options: &Options, pool: Pool) -> Result<Vec<Samples>> {
             round(&chain, pool, turn, (number, &mut samples))?;
         }
         samples.adopt("ADD (first)", &first, "ADD");
-        Ok::<_, anyhow::Error>(samples)
-    })?;
-    sides.into_iter().collect()
+        Ok(samples)
+    })
 }
 
 fn round(chain: &Chain, pool: Pool, turn: &Turn<'_>, (number, samples): (usize, &mut Samples)) -> Result<()> {
