@@ -108,7 +108,7 @@ pub enum ConfigError {
     #[error("failed to parse network configuration: {0}")]
     Decode(#[from] DecodeError),
     /// prevResult does not fit its version.
-    #[error("could not parse prevResult: {0}")]
+    #[error("could not parse prevResult: could not parse prevResult: {0}")]
     PrevResult(#[from] PrevResultError),
     /// Two ways of marking at once.
     #[error("Cannot specify externalSetMarkChain and markMasqBit")]
