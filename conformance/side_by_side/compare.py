@@ -18,6 +18,10 @@ class Difference:
     def __init__(self, place, ours, theirs):
         self.place, self.ours, self.theirs = place, ours, theirs
 
+    def places(self):
+        """What a line of known-differences.md may call it; a line can insist that ours has nothing there."""
+        return [self.place] + ([self.place + " (reference only)"] if self.ours == MISSING else [])
+
     def __str__(self):
         return "%s\n      ours:      %s\n      reference: %s" % (self.place, _short(self.ours), _short(self.theirs))
 

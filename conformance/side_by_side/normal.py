@@ -97,7 +97,9 @@ def _namespace(part):
     if "vlans" in part:
         part["vlans"] = {v["ifname"]: v.get("vlans") for v in part["vlans"]}
     if "conntrack" in part:
-        part["conntrack"] = sorted(re.sub(r"(?<=\d) \d+ (?=src=)|\b(id|use|mark)=\d+", " ", l) for l in part["conntrack"])
+        # Protocol 2 is the kernel's own IGMP, sent when a bridge has been up for a while.
+        part["conntrack"] = sorted(re.sub(r"(?<=\d) \d+ (?=src=)|\b(id|use|mark)=\d+", " ", l) for l in part["conntrack"]
+                                   if not l.startswith("unknown  2 "))
 
 
 def _link(link):

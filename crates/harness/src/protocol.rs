@@ -150,7 +150,7 @@ struct Named {
 
 fn accept(stdin: &[u8]) -> Result<Named, Failure> {
     #[derive(Default, Deserialize)]
-    #[serde(rename = "", default)]
+    #[serde(rename = "struct { Name string \"json:\\\"name\\\"\" }", default)]
     struct Shape {
         name: String,
     }
@@ -174,7 +174,7 @@ fn first_version(verb: Verb) -> Option<CniVersion> {
 /// Refuses versions that do not have the verb or that the plugin does not speak.
 fn gate(verbs: &Verbs, verb: Verb, named: Named) -> Result<NetConf, Failure> {
     #[derive(Default, Deserialize)]
-    #[serde(rename = "", default)]
+    #[serde(rename = "struct { CNIVersion string \"json:\\\"cniVersion\\\"\" }", default)]
     struct Shape {
         #[serde(rename = "cniVersion")]
         version: String,

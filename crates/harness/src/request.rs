@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use cnibox_spec::{
     Args, Attachment, CniResult, CniVersion, DecodeError, Json, NetworkName, PrevResultError, decode,
-    parse_result,
+    decode_embedding, parse_result,
 };
 use cnibox_sys::{Env, Verb};
 use serde::Deserialize;
@@ -51,7 +51,7 @@ impl NetConf {
 
 /// Fields of every configuration that are only checked for their types here.
 #[derive(Default, Deserialize)]
-#[serde(rename = "NetConf", default)]
+#[serde(rename = "PluginConf", default)]
 struct Common {
     #[serde(rename = "type")]
     _plugin: String,
@@ -109,8 +109,7 @@ impl Input<'_> {
     /// # Errors
     /// A value of the wrong type.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
-        decode::<Common>(&self.conf.json)?;
-        decode(&self.conf.json)
+        decode_embedding::<T, Common>(&self.conf.json, "NetConf")
     }
 
     /// `CNI_ARGS`. Only the plugins that have keys of their own there may look at it.

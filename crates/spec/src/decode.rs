@@ -3,6 +3,8 @@
 //! without regard to case, unknown keys are ignored, the last duplicate wins, `null` leaves the default.
 //! Wrong types are errors that name the field in Go's words: a structure's serde name is the Go type (with its
 //! package, where Go prints it), and so is a newtype's whose name says more than its content (`[]main.Range`).
+//! A structure whose name is in lower case is the inside of a type that decodes itself: Go names the structure
+//! around it. The field `Range::subnet` is `subnet` of an embedded `Range`.
 
 use std::fmt;
 
@@ -41,23 +43,65 @@ impl de::Error for DecodeError {
 /// # Errors
 /// [`DecodeError`] for the first value that does not fit.
 pub fn decode<T: DeserializeOwned>(json: &Json) -> Result<T, DecodeError> {
-    T::deserialize(Decoder { json, place: &Place::Root, go_type: None })
+    T::deserialize(Decoder { json, place: &Place::Root { embedded: None }, go_type: None })
 }
+
+/// Decodes `json` into `T`, whose structure embeds one like `E`, called `name`, that is only checked for its types.
+///
+/// # Errors
+/// [`DecodeError`] for the first value that does not fit, first of `E`'s.
+pub fn decode_embedding<T, E>(json: &Json, name: &'static str) -> Result<T, DecodeError>
+where
+    T: DeserializeOwned,
+    E: DeserializeOwned,
+{
+    let check: Check = |json, place| E::deserialize(Decoder { json, place, go_type: None }).map(drop);
+    T::deserialize(Decoder { json, place: &Place::Root { embedded: Some((name, check)) }, go_type: None })
+}
+
+/// Checks the types of an embedded structure.
+type Check = fn(&Json, &Place<'_>) -> Result<(), DecodeError>;
 
 /// Where in the document the decoder stands.
 enum Place<'a> {
-    Root,
-    Field { structure: &'static str, name: &'static str, parent: &'a Place<'a> },
+    Root {
+        embedded: Option<(&'static str, Check)>,
+    },
+    /// In the structure `name` that is embedded in `outer`, the whole document.
+    Embedded {
+        outer: &'static str,
+        name: &'static str,
+    },
+    Field {
+        structure: &'static str,
+        name: &'static str,
+        parent: &'a Place<'a>,
+    },
 }
 
 impl Place<'_> {
     fn path(&self) -> String {
         match self {
-            Self::Root => String::new(),
-            Self::Field { name, parent, .. } => match parent.path() {
-                path if path.is_empty() => (*name).to_owned(),
-                path => format!("{path}.{name}"),
-            },
+            Self::Root { .. } => String::new(),
+            Self::Embedded { name, .. } => (*name).to_owned(),
+            Self::Field { name, parent, .. } => {
+                let name = name.replace("::", ".");
+                match parent.path() {
+                    path if path.is_empty() => name,
+                    path => format!("{path}.{name}"),
+                }
+            }
+        }
+    }
+
+    /// The structure that Go names for a field of `structure`, which stands here.
+    fn named(&self, structure: &'static str) -> &'static str {
+        match self {
+            Self::Embedded { outer, .. } => outer,
+            Self::Field { structure: around, .. } if bare(structure).starts_with(char::is_lowercase) => {
+                around
+            }
+            Self::Root { .. } | Self::Field { .. } => structure,
         }
     }
 }
@@ -65,13 +109,15 @@ impl Place<'_> {
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Root => f.write_str("value"),
-            Self::Field { structure, .. } => {
-                let name = structure.rsplit('.').next().unwrap_or(structure);
-                write!(f, "struct field {name}.{}", self.path())
-            }
+            Self::Root { .. } | Self::Embedded { .. } => f.write_str("value"),
+            Self::Field { structure, .. } => write!(f, "struct field {}.{}", bare(structure), self.path()),
         }
     }
+}
+
+/// A Go type without its package; what is written out (`struct { .. }`) has no name.
+fn bare(structure: &str) -> &str {
+    if structure.contains(' ') { "" } else { structure.rsplit('.').next().unwrap_or(structure) }
 }
 
 #[derive(Clone, Copy)]
@@ -87,7 +133,11 @@ impl Decoder<'_> {
         let value = match self.json {
             Json::Null => "null".to_owned(),
             Json::Bool(_) => "bool".to_owned(),
-            Json::Number(number) => format!("number {number}"),
+            // Beyond 64 bits the digits are told, as far as a float knows them.
+            Json::Number(number) => match number.as_f64().filter(|float| float.abs() >= 1e18) {
+                Some(float) if !number.is_i64() && !number.is_u64() => format!("number {float}"),
+                _ => format!("number {number}"),
+            },
             Json::String(_) => "string".to_owned(),
             Json::Array(_) => "array".to_owned(),
             Json::Object(_) => "object".to_owned(),
@@ -172,7 +222,11 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
+        if let Place::Root { embedded: Some((name, check)) } = self.place {
+            check(self.json, &Place::Embedded { outer: structure, name })?;
+        }
         let members = self.json.members().ok_or_else(|| self.mismatch(structure))?;
+        let structure = self.place.named(structure);
         let fields =
             fields.iter().filter_map(|name| Some((*name, field(members, name)?))).collect::<Vec<_>>();
         visitor.visit_map(Fields { fields: fields.into_iter(), value: None, structure, parent: self.place })
@@ -201,6 +255,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
 /// The value of the field `name`: an exact key before one that differs in case, the last duplicate, `null`
 /// never.
 fn field<'a>(members: &'a [(String, Json)], name: &str) -> Option<&'a Json> {
+    let name = name.rsplit("::").next().unwrap_or(name);
     let find = |same: fn(&str, &str) -> bool| {
         members
             .iter()
@@ -276,7 +331,7 @@ impl<'de> de::MapAccess<'de> for Fields<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Cidr;
+    use crate::{Cidr, NetAddr};
     use serde::Deserialize;
 
     #[derive(Debug, Deserialize, PartialEq)]
@@ -293,10 +348,37 @@ mod tests {
         }
     }
     #[derive(Debug, Default, Deserialize, PartialEq)]
-    #[serde(rename = "IPAMConfig", default)]
+    #[serde(rename = "allocator.IPAMConfig", default)]
     struct Ipam {
+        #[serde(rename = "Range::subnet")]
         subnet: Option<Cidr>,
         count: i64,
+        gateway: NetAddr,
+        routes: Routes,
+        args: Args,
+    }
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(rename = "[]*types.Route")]
+    struct Routes(Vec<Route>);
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(rename = "route", default)]
+    struct Route {
+        mtu: i64,
+    }
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(rename = "struct { A bool \"json:\\\"a\\\"\" }", default)]
+    struct Args {
+        a: bool,
+    }
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(rename = "PluginConf", default)]
+    struct Common {
+        dns: Dns,
+    }
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(rename = "types.DNS", default)]
+    struct Dns {
+        domain: String,
     }
 
     fn load(text: &str) -> Result<NetConf, String> {
@@ -328,6 +410,38 @@ mod tests {
                 "json: cannot unmarshal number into Go struct field NetConf.ipMasq of type bool",
             ),
             (
+                r#"{"mtu":100000000000000000000}"#,
+                "json: cannot unmarshal number 100000000000000000000 into Go struct field NetConf.mtu of type int",
+            ),
+            (
+                r#"{"ipam":[]}"#,
+                "json: cannot unmarshal array into Go struct field NetConf.ipam of type allocator.IPAMConfig",
+            ),
+            (
+                r#"{"ipam":{"subnet":1}}"#,
+                "json: cannot unmarshal number into Go struct field IPAMConfig.ipam.Range.subnet of type string",
+            ),
+            (
+                r#"{"ipam":{"gateway":1}}"#,
+                "json: cannot unmarshal number into Go struct field IPAMConfig.ipam.gateway of type net.IP",
+            ),
+            (
+                r#"{"ipam":{"routes":{}}}"#,
+                "json: cannot unmarshal object into Go struct field IPAMConfig.ipam.routes of type []*types.Route",
+            ),
+            (
+                r#"{"ipam":{"routes":[{"mtu":""}]}}"#,
+                "json: cannot unmarshal string into Go struct field IPAMConfig.ipam.routes.mtu of type int",
+            ),
+            (
+                r#"{"ipam":{"args":1}}"#,
+                r#"json: cannot unmarshal number into Go struct field IPAMConfig.ipam.args of type struct { A bool "json:\"a\"" }"#,
+            ),
+            (
+                r#"{"ipam":{"args":{"a":1}}}"#,
+                "json: cannot unmarshal number into Go struct field .ipam.args.a of type bool",
+            ),
+            (
                 r#"{"ipam":{"count":true}}"#,
                 "json: cannot unmarshal bool into Go struct field IPAMConfig.ipam.count of type int",
             ),
@@ -336,6 +450,26 @@ mod tests {
         ];
         for (text, message) in expect {
             assert_eq!(load(text).unwrap_err(), message);
+        }
+    }
+
+    #[test]
+    fn embedded_structures_are_part_of_the_path() {
+        let expect = [
+            (
+                r#"{"dns":1}"#,
+                "json: cannot unmarshal number into Go struct field NetConf.Embedded.dns of type types.DNS",
+            ),
+            (
+                r#"{"dns":{"domain":1}}"#,
+                "json: cannot unmarshal number into Go struct field DNS.Embedded.dns.domain of type string",
+            ),
+            (r#"{"mtu":""}"#, "json: cannot unmarshal string into Go struct field NetConf.mtu of type int"),
+        ];
+        for (text, message) in expect {
+            let json = Json::parse(text.as_bytes()).unwrap();
+            let error = decode_embedding::<NetConf, Common>(&json, "Embedded").unwrap_err();
+            assert_eq!(error.to_string(), message);
         }
     }
 }

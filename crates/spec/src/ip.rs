@@ -47,7 +47,11 @@ pub struct NetAddr(pub Option<IpAddr>);
 
 impl<'de> Deserialize<'de> for NetAddr {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        #[derive(serde::Deserialize)]
+        #[serde(rename = "net.IP")]
+        struct Text(String);
+
+        let Text(text) = Text::deserialize(deserializer)?;
         if text.is_empty() {
             return Ok(Self(None));
         }

@@ -19,7 +19,7 @@ mod wire;
 
 pub use args::{Args, ArgsError};
 pub use code::{Code, ErrorObject};
-pub use decode::{DecodeError, decode};
+pub use decode::{DecodeError, decode, decode_embedding};
 pub use gostyle::{list, quoted, quoted_list};
 pub use hash::sha512_prefix;
 pub use ident::{Attachment, ContainerId, IdentError, IfName, NetnsPath, NetworkName};

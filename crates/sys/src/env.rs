@@ -36,10 +36,13 @@ impl Env {
         self.vars.iter().map(|(key, value)| (key.as_os_str(), value.as_os_str()))
     }
 
-    /// The directories of `CNI_PATH`.
+    /// The directories of `CNI_PATH`. An empty one is the current directory, as in Go's `filepath.SplitList`.
     #[must_use]
     pub fn cni_path(&self) -> Vec<String> {
-        self.var("CNI_PATH").split(':').filter(|dir| !dir.is_empty()).map(str::to_owned).collect()
+        match &*self.var("CNI_PATH") {
+            "" => Vec::new(),
+            path => path.split(':').map(str::to_owned).collect(),
+        }
     }
 }
 

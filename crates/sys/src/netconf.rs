@@ -49,7 +49,7 @@ impl DnsShape {
 
 /// `runtimeConfig`, as far as it is about the container's MAC.
 #[derive(Default, Deserialize)]
-#[serde(rename = "", default)]
+#[serde(rename = "struct { Mac string \"json:\\\"mac,omitempty\\\"\" }", default)]
 pub struct MacShape {
     /// The MAC; empty when not set.
     pub mac: String,

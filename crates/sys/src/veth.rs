@@ -46,6 +46,9 @@ pub enum VethError {
     /// The kernel refused.
     #[error("failed to make veth pair: {0}")]
     Make(#[source] Error),
+    /// The kernel would take the container end's name for a pattern (`eth%d`) and make another, which nobody would find.
+    #[error("failed to make veth pair: Link not found")]
+    Pattern,
     /// An end is not there although it has just been made.
     #[error("failed to lookup {name:?}: {source}")]
     Lookup {
@@ -81,6 +84,9 @@ impl Sys<'_> {
         plan: &VethPlan,
         announce: &mut dyn FnMut(&str),
     ) -> Result<Veth, Failure> {
+        if plan.ifname.as_str().contains("%d") {
+            return Err(VethError::Pattern.into());
+        }
         let peer = self.veth_make(plan, announce)?;
         self.veth_look(plan, &peer).map_err(|mut failure| {
             // Nobody else knows of the pair yet.

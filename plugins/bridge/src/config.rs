@@ -4,7 +4,7 @@
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
 use cnibox_spec::{ArgsError, Code, DecodeError, Dns, IdentError, IfName, PrevResultError};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MasqueradeBackend, Verb};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, MasqueradeBackend, Verb};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -118,7 +118,7 @@ struct Shape {
     promisc: bool,
     vlan: i64,
     #[serde(rename = "vlanTrunk")]
-    trunk: Option<Vec<TrunkShape>>,
+    trunk: Option<TrunkList>,
     #[serde(rename = "preserveDefaultVlan")]
     preserve_default_vlan: bool,
     macspoofchk: bool,
@@ -162,19 +162,23 @@ impl Default for Shape {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "", default)]
+#[serde(rename = "struct { Cni main.BridgeArgs \"json:\\\"cni,omitempty\\\"\" }", default)]
 struct ArgsShape {
-    cni: MacShape,
+    cni: BridgeArgs,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "BridgeArgs", default)]
-struct MacShape {
+#[serde(rename = "main.BridgeArgs", default)]
+struct BridgeArgs {
     mac: String,
 }
 
+#[derive(Deserialize)]
+#[serde(rename = "[]*main.VlanTrunk")]
+struct TrunkList(Vec<TrunkShape>);
+
 #[derive(Default, Deserialize)]
-#[serde(rename = "VlanTrunk", default)]
+#[serde(rename = "main.VlanTrunk", default)]
 struct TrunkShape {
     #[serde(rename = "minID")]
     min: Option<i64>,
@@ -190,7 +194,7 @@ impl Config {
         let ipam = std::mem::take(&mut shape.ipam).into_plugin();
         let vlan = u16::try_from(shape.vlan).ok().filter(|vlan| *vlan <= MAX_VLAN);
         let vlan = vlan.ok_or(ConfigError::Vlan(shape.vlan))?;
-        let trunk = shape.trunk.as_deref().map(trunk_vlans).transpose()?;
+        let trunk = shape.trunk.as_ref().map(|TrunkList(entries)| trunk_vlans(entries)).transpose()?;
         let mac = requested_mac(input, &shape)?;
         let adding = input.verb == Verb::Add;
         if adding {

@@ -92,7 +92,7 @@ pub enum ConfigError {
     #[error("failed to load netconf: {0}")]
     Decode(#[from] DecodeError),
     /// prevResult does not fit its version.
-    #[error("could not parse prevResult: {0}")]
+    #[error("could not parse prevResult: could not parse prevResult: {0}")]
     PrevResult(#[from] PrevResultError),
     /// `ingressPolicy` names nothing that is known.
     #[error("unknown ingress policy: {}", quoted(.0))]
@@ -154,25 +154,26 @@ impl Config {
             Verb::Del => input.conf.prev_result().ok().flatten(),
             Verb::Status | Verb::Gc => None,
         };
-        shape.check(prev_result)
+        shape.check(prev_result, input.verb)
     }
 }
 
 impl Shape {
-    fn check(self, prev_result: Option<CniResult>) -> Result<Config, ConfigError> {
+    fn check(self, prev_result: Option<CniResult>, verb: Verb) -> Result<Config, ConfigError> {
         let admin_chain = match self.iptables_admin_chain_name.as_str() {
             "" => DEFAULT_ADMIN_CHAIN.to_owned(),
             name if is_chain_name(name) => name.to_owned(),
+            // Nothing can have been added to such a chain.
+            _ if verb == Verb::Del => DEFAULT_ADMIN_CHAIN.to_owned(),
             name => return Err(ConfigError::AdminChain(name.to_owned())),
         };
         let zone = if self.firewalld_zone.is_empty() { DEFAULT_ZONE.to_owned() } else { self.firewalld_zone };
-        Ok(Config {
-            backend: Backend::parse(&self.backend),
-            admin_chain,
-            zone,
-            policy: IngressPolicy::parse(&self.ingress_policy)?,
-            prev_result,
-        })
+        let policy = match IngressPolicy::parse(&self.ingress_policy) {
+            // CHECK does not look at the policy's rules.
+            Err(_) if verb == Verb::Check => IngressPolicy::Open,
+            policy => policy?,
+        };
+        Ok(Config { backend: Backend::parse(&self.backend), admin_chain, zone, policy, prev_result })
     }
 }
 
@@ -192,7 +193,7 @@ mod tests {
     use super::*;
 
     fn load(text: &str) -> Result<Config, ConfigError> {
-        decode::<Shape>(&Json::parse(text.as_bytes()).unwrap())?.check(None)
+        decode::<Shape>(&Json::parse(text.as_bytes()).unwrap())?.check(None, Verb::Add)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
 use cnibox_harness::Input;
-use cnibox_spec::{Cidr, CniVersion, IpParseError, Route, VersionNumber, parse_cidr, parse_ip};
+use cnibox_spec::{Cidr, CniVersion, IpParseError, Route, VersionNumber, decode, parse_cidr, parse_ip};
 use ipnetwork::IpNetwork;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -26,21 +26,25 @@ struct Shape {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "IPAMConfig", default)]
+#[serde(rename = "allocator.IPAMConfig", default)]
 struct IpamShape {
     // The old style of a single range, which Go embeds.
-    #[serde(rename = "rangeStart")]
+    #[serde(rename = "Range::rangeStart")]
     start: cnibox_spec::NetAddr,
-    #[serde(rename = "rangeEnd")]
+    #[serde(rename = "Range::rangeEnd")]
     end: cnibox_spec::NetAddr,
+    #[serde(rename = "Range::subnet")]
     subnet: Option<Cidr>,
+    #[serde(rename = "Range::gateway")]
     gateway: cnibox_spec::NetAddr,
-    routes: Vec<Route>,
+    #[serde(rename = "type")]
+    _plugin: String,
+    routes: Routes,
     #[serde(rename = "dataDir")]
     data_dir: String,
     #[serde(rename = "resolvConf")]
     resolv_conf: String,
-    ranges: Vec<Vec<RangeShape>>,
+    ranges: RangeSets,
     exclude: Vec<Excluded>,
     sticky: bool,
     #[serde(rename = "reclaimOnBoot")]
@@ -48,23 +52,42 @@ struct IpamShape {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "", default)]
+#[serde(rename = "[]*types.Route")]
+struct Routes(Vec<Route>);
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "[]allocator.RangeSet")]
+struct RangeSets(Vec<RangeSetShape>);
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "allocator.RangeSet")]
+struct RangeSetShape(Vec<RangeShape>);
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "[]*ip.IP")]
+struct RequestedList(Vec<Requested>);
+
+#[derive(Default, Deserialize)]
+#[serde(
+    rename = "struct { IPRanges []allocator.RangeSet \"json:\\\"ipRanges,omitempty\\\"\"; IPs []*ip.IP \"json:\\\"ips,omitempty\\\"\" }",
+    default
+)]
 struct RuntimeShape {
     #[serde(rename = "ipRanges")]
-    ip_ranges: Vec<Vec<RangeShape>>,
-    ips: Vec<Requested>,
+    ip_ranges: RangeSets,
+    ips: RequestedList,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "", default)]
+#[serde(rename = "struct { A *allocator.IPAMArgs \"json:\\\"cni\\\"\" }", default)]
 struct ArgsShape {
     cni: CniArgsShape,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "IPAMArgs", default)]
+#[serde(rename = "allocator.IPAMArgs", default)]
 struct CniArgsShape {
-    ips: Vec<Requested>,
+    ips: RequestedList,
 }
 
 /// A requested address, `ip[/prefix]`; the prefix is of no use. Empty text and `null` are no address.
@@ -87,7 +110,11 @@ impl Requested {
 
 impl<'de> Deserialize<'de> for Requested {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
+        #[derive(Deserialize)]
+        #[serde(rename = "ip.IP")]
+        struct Text(Option<String>);
+
+        let Text(text) = Text::deserialize(deserializer)?;
         Self::parse(&text.unwrap_or_default()).map_err(D::Error::custom)
     }
 }
@@ -147,19 +174,20 @@ impl Config {
     /// # Errors
     /// [`ConfigError`]; the same for every verb.
     pub(crate) fn load(input: &Input<'_>) -> Result<Self, ConfigError> {
-        let shape: Shape = input.decode()?;
+        // The reference looks at no other field of the configuration here.
+        let shape: Shape = decode(&input.conf.json)?;
         let ipam = shape.ipam.ok_or(ConfigError::MissingIpam)?;
         let mut requested = requested_by_args(input)?;
-        requested.extend(shape.args.cni.ips.iter().chain(&shape.runtime.ips));
+        requested.extend(shape.args.cni.ips.0.iter().chain(&shape.runtime.ips.0));
         let requested = distinct(&requested)?;
         let single =
             RangeShape { start: ipam.start, end: ipam.end, subnet: ipam.subnet, gateway: ipam.gateway };
-        let single = ipam.subnet.map(|_| vec![single]);
-        let sets = shape.runtime.ip_ranges.into_iter().chain(single).chain(ipam.ranges);
+        let single = ipam.subnet.map(|_| RangeSetShape(vec![single]));
+        let sets = shape.runtime.ip_ranges.0.into_iter().chain(single).chain(ipam.ranges.0);
         Ok(Self {
             sets: check_sets(&sets.collect::<Vec<_>>(), input)?,
             requested,
-            routes: ipam.routes,
+            routes: ipam.routes.0,
             state: state_dir(&ipam.data_dir, input.conf.network.as_str()),
             resolv_conf: (!ipam.resolv_conf.is_empty()).then(|| ipam.resolv_conf.into()),
             exclude: ipam.exclude,
@@ -203,11 +231,11 @@ fn distinct(requested: &[Requested]) -> Result<Vec<IpAddr>, ConfigError> {
     Ok(distinct)
 }
 
-fn check_sets(shapes: &[Vec<RangeShape>], input: &Input<'_>) -> Result<Vec<RangeSet>, ConfigError> {
+fn check_sets(shapes: &[RangeSetShape], input: &Input<'_>) -> Result<Vec<RangeSet>, ConfigError> {
     if shapes.is_empty() {
         return Err(ConfigError::NoRanges);
     }
-    let check = |(index, shapes): (usize, &Vec<RangeShape>)| {
+    let check = |(index, RangeSetShape(shapes)): (usize, &RangeSetShape)| {
         RangeSet::new(shapes).map_err(|source| ConfigError::RangeSet { index, source })
     };
     let sets = shapes.iter().enumerate().map(check).collect::<Result<Vec<_>, _>>()?;

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 /// A range as configured.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename = "Range", default)]
+#[serde(rename = "allocator.Range", default)]
 pub(crate) struct RangeShape {
     #[serde(rename = "rangeStart")]
     pub(crate) start: NetAddr,

@@ -108,7 +108,7 @@ pub enum ConfigError {
     #[error("failed to parse network configuration: {0}")]
     Decode(#[from] DecodeError),
     /// prevResult does not fit its version.
-    #[error("could not parse prevResult: {0}")]
+    #[error("could not parse prevResult: could not parse prevResult: {0}")]
     PrevResult(#[from] PrevResultError),
     /// Two ways of marking at once.
     #[error("Cannot specify externalSetMarkChain and markMasqBit")]
@@ -197,14 +197,18 @@ struct Shape {
 
 /// A structure without a name in Go.
 #[derive(Default, Deserialize)]
-#[serde(rename = "", default)]
+#[serde(rename = "struct { PortMaps []main.PortMapEntry \"json:\\\"portMappings,omitempty\\\"\" }", default)]
 struct RuntimeShape {
     #[serde(rename = "portMappings")]
-    port_mappings: Vec<EntryShape>,
+    port_mappings: Entries,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(rename = "[]main.PortMapEntry")]
+struct Entries(Vec<EntryShape>);
+
 #[derive(Clone, Default, Deserialize)]
-#[serde(rename = "PortMapEntry", default)]
+#[serde(rename = "main.PortMapEntry", default)]
 struct EntryShape {
     #[serde(rename = "hostPort")]
     host_port: i64,
@@ -263,7 +267,7 @@ impl Shape {
                 Some(known_backend(name)?)
             }
         };
-        let mappings = mappings(&self.runtime_config.port_mappings, lenient)?;
+        let mappings = mappings(&self.runtime_config.port_mappings.0, lenient)?;
         for words in [&self.conditions_v4, &self.conditions_v6] {
             refuse_escapes(words)?;
         }

@@ -22,7 +22,7 @@ pub(super) struct Result {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename = "IPConfig")]
+#[serde(rename = "ipConfig")]
 struct Family {
     ip: Cidr,
     #[serde(default, skip_serializing_if = "NetAddr::is_unset")]
@@ -32,7 +32,7 @@ struct Family {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename = "Route")]
+#[serde(rename = "route")]
 struct PlainRoute {
     dst: Cidr,
     #[serde(default, skip_serializing_if = "NetAddr::is_unset")]
