@@ -18,7 +18,7 @@ use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request
 use cnibox_netfilter::xt::{Rule, Table};
 use cnibox_netfilter::{Batch, Error, Family, Flavour, TableRef};
 use cnibox_spec::{CniResult, CniVersion, Code};
-use cnibox_sys::{Coded, Failure, Memo, Memory, Owner, Sys, Txn, Undo};
+use cnibox_sys::{Coded, Failure, Memo, Memory, Sys, Txn, Undo};
 use thiserror::Error;
 
 pub use config::{Backend, Config, ConfigError, IngressPolicy};
@@ -77,16 +77,7 @@ impl Plugin for Firewall {
         let config = &request.config;
         let result = config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
         Backend::choose(config.backend)?;
-        let outcome = plan::desired(config, result)
-            .map_err(Failure::from)
-            .and_then(|desired| install(request, sys, &desired));
-        if let Err(mut failure) = outcome {
-            let owner = Owner::new(&request.conf.network, &request.args.container, &request.args.ifname);
-            if let Err(error) = sys.mark_attachment_failed(result, &owner) {
-                failure.add_details(&error.to_string());
-            }
-            return Err(failure);
-        }
+        install(request, sys, &plan::desired(config, result)?)?;
         Ok(result.clone())
     }
 
@@ -131,7 +122,9 @@ fn install(
     if desired.is_empty() {
         return Ok(());
     }
-    let (mut batch, mut undo) = (Batch::new(), Batch::new());
+    let memory = Memory::of(Firewall::NAME);
+    let attachment = Memo::new(&request.conf.network, &request.args.container, &request.args.ifname);
+    let (mut batch, mut undo) = (plan::remove(superseded(&memory, &attachment, &request.config)), Batch::new());
     for family in desired {
         family.install(&mut batch);
     }
@@ -144,8 +137,6 @@ fn install(
             }
         }
     }
-    let memory = Memory::of(Firewall::NAME);
-    let attachment = Memo::new(&request.conf.network, &request.args.container, &request.args.ifname);
     memory.note(&Memo { notes: notes(&request.config), ..attachment.clone() });
     Txn::run(sys, |tx| {
         tx.attempt(Undo::Rules(undo), |sys| {
@@ -153,6 +144,22 @@ fn install(
         })
     })
     .inspect_err(|_| memory.forget(&attachment))
+}
+
+/// The addresses that an earlier ADD of the same attachment was for, when it was not followed by DEL: nobody would know
+/// of their rules any more.
+fn superseded(memory: &Memory, attachment: &Memo, config: &Config) -> Vec<IpAddr> {
+    let Some(earlier) = memory.recall(attachment) else { return Vec::new() };
+    let mut gone = addresses(&earlier);
+    let current = notes(config);
+    gone.retain(|ip| !current.contains(&ip.to_string()));
+    if !gone.is_empty() {
+        for other in memory.all().iter().filter(|other| !other.is_about(attachment)) {
+            let in_use = addresses(other);
+            gone.retain(|ip| !in_use.contains(ip));
+        }
+    }
+    gone.into_iter().collect()
 }
 
 /// The rules that a failure may leave behind: over netlink none, since all families are one transaction; with the
