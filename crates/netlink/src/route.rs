@@ -266,21 +266,22 @@ impl Rtnl {
 impl Route {
     /// What to say about this route when it is to be in `table`. What only the kernel may say is left out; `onlink` is
     /// the one flag that is an option.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "what only the kernel may say")]
     fn message_for(&self, table: u32) -> RouteMessage {
         let mut message = self.message.clone();
         message.header.flags &= RouteFlags::Onlink;
         message.header.table = 0;
-        message.attributes.retain(|attribute| match attribute {
-            RouteAttribute::Destination(_)
-            | RouteAttribute::Gateway(_)
-            | RouteAttribute::Via(_)
-            | RouteAttribute::Oif(_)
-            | RouteAttribute::Priority(_)
-            | RouteAttribute::PrefSource(_)
-            | RouteAttribute::Metrics(_)
-            | RouteAttribute::MultiPath(_) => true,
-            _ => false,
+        message.attributes.retain(|attribute| {
+            matches!(
+                attribute,
+                RouteAttribute::Destination(_)
+                    | RouteAttribute::Gateway(_)
+                    | RouteAttribute::Via(_)
+                    | RouteAttribute::Oif(_)
+                    | RouteAttribute::Priority(_)
+                    | RouteAttribute::PrefSource(_)
+                    | RouteAttribute::Metrics(_)
+                    | RouteAttribute::MultiPath(_)
+            )
         });
         set_table(&mut message, table);
         message

@@ -9,14 +9,14 @@ use cnibox_netlink::{
     Error, IpVlanFlag, IpVlanMode, LinkData, MacVlanMode, MacVlanSpec, ParentSpec, Rtnl, TapSpec, Tbf,
     VethSpec, link_add_tap,
 };
-use cnibox_testkit::{sandbox, skip};
+use cnibox_testkit::{lacks, sandbox};
 
 /// False, after saying so, if the kernel lacks the kind.
 fn supported(kind: &str, made: Result<(), Error>) -> bool {
     match made {
         Ok(()) => true,
         Err(error) if error.is_unsupported() => {
-            skip(&format!("the kernel has no {kind}"));
+            lacks(kind);
             false
         }
         Err(error) => panic!("{kind}: {error}"),
@@ -163,7 +163,7 @@ fn vrfs_have_their_table_and_ports() {
 fn tap_devices_persist_in_the_current_namespace() {
     sandbox(|net| {
         if !std::path::Path::new("/dev/net/tun").exists() {
-            return skip("there is no /dev/net/tun");
+            return lacks("/dev/net/tun");
         }
         let pod = net.container();
         let (mut rtnl, mut inside) = (Rtnl::open().unwrap(), pod.netns.run(Rtnl::open).unwrap().unwrap());
@@ -202,7 +202,7 @@ fn token_buckets_are_read_as_they_were_written() {
         assert_eq!(rtnl.qdisc_root_tbf(index).unwrap(), None);
         let tbf = Tbf { rate: 125_000, limit: 35_000, buffer: 1_250_000 };
         match rtnl.qdisc_add_tbf(index, tbf) {
-            Err(error) if error.is_not_found() => return skip("the kernel has no tbf"),
+            Err(error) if error.is_not_found() => return lacks("tbf"),
             made => made.unwrap(),
         }
         assert_eq!(rtnl.qdisc_root_tbf(index).unwrap(), Some(tbf));
@@ -218,7 +218,7 @@ fn fast_token_buckets_need_64_bits() {
         let index = parent(&mut rtnl);
         let tbf = Tbf { rate: 5_000_000_000, limit: 4_000_000, buffer: 100_000 };
         match rtnl.qdisc_add_tbf(index, tbf) {
-            Err(error) if error.is_not_found() => return skip("the kernel has no tbf"),
+            Err(error) if error.is_not_found() => return lacks("tbf"),
             made => made.unwrap(),
         }
         assert_eq!(rtnl.qdisc_root_tbf(index).unwrap(), Some(tbf));
@@ -238,12 +238,12 @@ fn what_comes_in_is_redirected() {
         assert!(ifb.is_up() && ifb.is_kind("ifb"));
         assert_eq!((ifb.mtu, ifb.txqlen), (1400, 0));
         match rtnl.qdisc_add_ingress(index) {
-            Err(error) if error.is_not_found() => return skip("the kernel has no ingress qdisc"),
+            Err(error) if error.is_not_found() => return lacks("ingress qdisc"),
             made => made.unwrap(),
         }
         match rtnl.filter_add_redirect(index, ifb.index) {
             Err(error) if error.is_not_found() => {
-                return skip("the kernel has no u32 filter or mirred action");
+                return lacks("u32 filter or mirred action");
             }
             made => made.unwrap(),
         }

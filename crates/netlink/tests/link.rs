@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cnibox_netlink::{
     BridgePort, BridgeVlan, Error, LinkChange, LinkData, Mac, Monitor, OperState, Rtnl, VethSpec, Waited,
 };
-use cnibox_testkit::{Container, Sandbox, sandbox, skip};
+use cnibox_testkit::{Container, Sandbox, lacks, sandbox};
 
 const VETH: VethSpec<'static> = VethSpec {
     name: "eth0",
@@ -158,7 +158,7 @@ fn bridge_vlans_are_added_listed_and_deleted() {
         let (_, _, mut host, veth0) = veth(net, &pod);
         match host.link_add_bridge("br0", None, Some(true)) {
             Ok(()) => {}
-            Err(error) if error.is_unsupported() => return skip("the kernel has no bridge VLAN filtering"),
+            Err(error) if error.is_unsupported() => return lacks("bridge VLAN filtering"),
             Err(error) => panic!("{error}"),
         }
         let br0 = host.link_by_name("br0").unwrap();

@@ -142,11 +142,13 @@ impl<'h> Txn<'_, 'h> {
                 sys.announce(plan.ifname, plan.announce)?;
                 sys.interface_configure(&interface)
             })?;
+            // Before 0.3.0 there is no result without addresses; as with the reference, such an interface stays all
+            // the same.
+            ensure_printable(plan.version, &result)?;
         }
         if let Some(dns) = plan.dns {
             result.dns = dns.clone();
         }
-        ensure_printable(plan.version, &result)?;
         Ok(result)
     }
 }

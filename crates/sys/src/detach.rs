@@ -2,6 +2,8 @@
 //! DEL and GC, as far as they are the same for every interface plugin: everything is tried, what is missing is no
 //! error, and all failures are reported together.
 
+use std::net::IpAddr;
+
 use cnibox_netlink::Link;
 use cnibox_spec::{IfName, NetnsPath};
 
@@ -32,6 +34,22 @@ impl Sys<'_> {
         match ipam {
             Some(plugin) => Ok(self.delegate(verb, plugin).map(drop)?),
             None => Ok(()),
+        }
+    }
+
+    /// The addresses that the container has on interfaces other than `ifname`; `None` when its namespace is gone.
+    ///
+    /// # Errors
+    /// When the namespace cannot be opened although it is there, or the kernel refuses.
+    pub fn pod_addresses_if_present(
+        &mut self,
+        netns: Option<&NetnsPath>,
+        ifname: &IfName,
+    ) -> Result<Option<Vec<IpAddr>>, Failure> {
+        let Some(netns) = netns else { return Ok(None) };
+        match self.open_pod_if_present(netns)? {
+            Some(_) => self.pod_addresses(ifname.as_str()).map(Some),
+            None => Ok(None),
         }
     }
 

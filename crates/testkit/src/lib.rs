@@ -27,5 +27,5 @@ pub use chain::{Attachment, Chain};
 pub use diff::diff;
 pub use golden::golden;
 pub use probe::{Server, ask_tcp, ask_udp, in_netns, ping, serve_tcp, serve_udp};
-pub use sandbox::{Container, Sandbox, sandbox, skip};
+pub use sandbox::{Container, Sandbox, lacks, sandbox, skip};
 pub use snapshot::Snapshot;

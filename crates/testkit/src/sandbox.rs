@@ -55,6 +55,18 @@ pub fn skip(reason: &str) {
     eprintln!("SKIP: {reason}");
 }
 
+/// Says that a test cannot run because the running kernel was built without something. `scripts/test` runs such tests
+/// again in a complete kernel, with `REQUIRE_FULL_KERNEL=1`, and there it is a failure.
+///
+/// # Panics
+/// Under `REQUIRE_FULL_KERNEL=1`.
+#[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
+pub fn lacks(feature: &str) {
+    let required = std::env::var("REQUIRE_FULL_KERNEL").is_ok_and(|value| value == "1");
+    assert!(!required, "the complete kernel has no {feature}");
+    eprintln!("SKIP: the kernel has no {feature}; scripts/test runs this in a complete one");
+}
+
 impl Sandbox {
     fn enter() -> Result<Self, String> {
         unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)

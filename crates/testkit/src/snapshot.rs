@@ -96,10 +96,20 @@ fn output(command: &[&str]) -> String {
 fn objects(printed: &str) -> Vec<String> {
     match serde_json::from_str(printed) {
         Ok(Value::Array(objects)) => {
-            objects.into_iter().map(|object| steady(object).to_string()).filter(|line| line != "{}").collect()
+            let lines = objects
+                .into_iter()
+                .filter(|object| !follows_dad(object))
+                .map(|object| steady(object).to_string());
+            lines.filter(|line| line != "{}").collect()
         }
         Ok(_) | Err(_) => printed.lines().map(str::to_owned).collect(),
     }
+}
+
+/// The kernel's own route to a link-local address, which appears when duplicate address detection is over.
+fn follows_dad(object: &Value) -> bool {
+    let dst = object["dst"].as_str().unwrap_or_default();
+    object["table"] == "local" && dst.starts_with("fe80:") && object["protocol"] == "kernel"
 }
 
 /// Without the members that change by themselves.

@@ -4,11 +4,11 @@
 use cnibox_harness::{CheckArgs, Request};
 use cnibox_netlink::{BridgeVlan, Link};
 use cnibox_spec::{CniResult, Code, Interface};
-use cnibox_sys::{Coded, Failure, Masquerade, Place, Sys, Verb};
+use cnibox_sys::{Coded, Failure, Place, Sys, Verb, own_addresses};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
-use crate::config::{Config, ConfigError, MasqueradeChoice};
+use crate::config::{Config, ConfigError};
 use crate::plan::{self, Layer2};
 use crate::spoof::SpoofCheck;
 
@@ -45,23 +45,15 @@ enum Drift {
     NoGateway { address: IpNetwork, device: String },
     #[error("spoof check of {0} not found in table bridge nat")]
     NoSpoofCheck(String),
-    #[error("masquerade not found: {0}")]
-    NoMasquerade(String),
 }
 
 impl Coded for Drift {}
 
 pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let CheckArgs { netns, ifname, .. } = &request.args;
-    if let Err(failure) = sys.open_pod(netns) {
-        return Err(
-            failure.prefixed(&format!("failed to open netns {}: ", cnibox_spec::quoted(netns.as_str())))
-        );
-    }
+    sys.open_pod_named(netns)?;
     // Without IPAM plugin there is nobody to ask; the reference asks nevertheless, and fails.
-    if let Some(plugin) = &request.config.ipam {
-        sys.delegate(Verb::Check, plugin)?;
-    }
+    sys.ipam_forward(Verb::Check, request.config.ipam.as_deref())?;
     let result =
         request.conf.prev_result().map_err(ConfigError::PrevResult)?.ok_or(ConfigError::NoPrevResult)?;
     let layer2 = plan::layer2(&request.config, ifname);
@@ -70,26 +62,15 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     let port = expect_port(sys, request, &result, &bridge, &pod)?;
     expect_port_settings(sys, &port, &layer2)?;
     expect_rules(sys, request, &layer2)?;
-    let own = own_addresses(&result, ifname.as_str(), netns.as_str());
+    let own = own_addresses(result, ifname.as_str(), netns.as_str());
     expect_layer3(sys, request, &own, &bridge)?;
-    sys.expect_addresses(ifname.as_str(), &own.ips)?;
-    sys.expect_routes(&result.routes)
+    sys.check_layer3(ifname, &own)
 }
 
 /// The interface of that name and place in prevResult; the last one counts, as in the reference.
 fn listed<'a>(result: &'a CniResult, name: &str, sandbox: &str) -> Option<&'a Interface> {
     let named = result.interfaces.iter().rev().filter(|interface| interface.name == name);
     named.into_iter().find(|interface| sandbox.is_empty() || interface.sandbox == sandbox)
-}
-
-/// prevResult with the addresses of this interface only; chained plugins may have added others.
-fn own_addresses(result: &CniResult, ifname: &str, sandbox: &str) -> CniResult {
-    let ours = |index: i64| {
-        let interface = usize::try_from(index).ok().and_then(|index| result.interfaces.get(index));
-        interface.is_some_and(|interface| interface.name == ifname && interface.sandbox == sandbox)
-    };
-    let ips = result.ips.iter().filter(|ip| ip.interface.is_none_or(ours)).cloned().collect();
-    CniResult { ips, ..result.clone() }
 }
 
 fn link(sys: &mut Sys<'_>, place: Place, name: &str) -> Result<Link, Failure> {
@@ -225,26 +206,13 @@ fn expect_layer3(
         }
     }
     match layer3.masquerade {
-        Some(choice) => expect_masquerade(sys, request, choice, own),
+        Some(choice) => {
+            let masquerade = crate::masquerade(request.conf.network.as_str(), &request.args);
+            let addresses: Vec<_> = own.ips.iter().map(|ip| ip.address).collect();
+            sys.expect_masquerade(&masquerade, choice, &addresses)
+        }
         None => Ok(()),
     }
-}
-
-/// When the host chose the backend it may choose another one by now: either will do.
-fn expect_masquerade(
-    sys: &mut Sys<'_>,
-    request: &Request<'_, Config, CheckArgs>,
-    choice: MasqueradeChoice,
-    own: &CniResult,
-) -> Result<(), Failure> {
-    let masquerade: Masquerade = crate::masquerade(request.conf.network.as_str(), &request.args);
-    let addresses: Vec<_> = own.ips.iter().map(|ip| ip.address).collect();
-    let chosen = sys.masquerade_backend(choice);
-    let Some(missing) = sys.masquerade_missing(&masquerade, chosen, &addresses)? else { return Ok(()) };
-    if choice.is_none() && sys.masquerade_missing(&masquerade, chosen.other(), &addresses)?.is_none() {
-        return Ok(());
-    }
-    Err(Drift::NoMasquerade(missing).into())
 }
 
 /// Whether ADD could work.
@@ -267,8 +235,5 @@ pub(crate) fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Re
     if found.is_some_and(|link| !link.is_kind("bridge")) {
         return Err(Unavailable::NotABridge(name.clone()).into());
     }
-    match &request.config.ipam {
-        Some(plugin) => Ok(sys.delegate(Verb::Status, plugin).map(drop)?),
-        None => Ok(()),
-    }
+    sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
 }

@@ -4,7 +4,7 @@
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
 use cnibox_spec::{ArgsError, Code, DecodeError, Dns, IdentError, IfName, PrevResultError};
-use cnibox_sys::{Coded, Failure, MacShape, MasqueradeBackend, Verb};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, MasqueradeBackend, Verb};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -162,23 +162,6 @@ impl Default for Shape {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "IPAM", default)]
-struct IpamShape {
-    #[serde(rename = "type")]
-    plugin: String,
-}
-
-/// An empty list counts as set, so it is kept apart from an absent one.
-#[derive(Default, Deserialize)]
-#[serde(rename = "DNS", default)]
-struct DnsShape {
-    nameservers: Option<Vec<String>>,
-    domain: String,
-    search: Option<Vec<String>>,
-    options: Option<Vec<String>>,
-}
-
-#[derive(Default, Deserialize)]
 #[serde(rename = "struct { Cni main.BridgeArgs \"json:\\\"cni,omitempty\\\"\" }", default)]
 struct ArgsShape {
     cni: BridgeArgs,
@@ -207,23 +190,23 @@ struct TrunkShape {
 impl Config {
     /// Checks the configuration. What only ADD uses is checked only there: DEL must not stumble over it.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
-        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let mut shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let ipam = std::mem::take(&mut shape.ipam).into_plugin();
         let vlan = u16::try_from(shape.vlan).ok().filter(|vlan| *vlan <= MAX_VLAN);
         let vlan = vlan.ok_or(ConfigError::Vlan(shape.vlan))?;
         let trunk = shape.trunk.as_ref().map(|TrunkList(entries)| trunk_vlans(entries)).transpose()?;
         let mac = requested_mac(input, &shape)?;
         let adding = input.verb == Verb::Add;
         if adding {
-            check_combinations(&shape)?;
+            check_combinations(&shape, ipam.is_some())?;
             check_bridge_name(&shape.bridge)?;
         }
-        let layer3 = !shape.ipam.plugin.is_empty();
         Ok(Self {
             bridge: shape.bridge,
             gateway: shape.gateway || shape.default_gateway,
             default_gateway: shape.default_gateway,
             force_address: shape.force_address,
-            masquerade: (shape.masquerade && layer3)
+            masquerade: (shape.masquerade && ipam.is_some())
                 .then(|| masquerade_choice(shape.masquerade_backend.as_deref(), adding))
                 .transpose()?,
             mtu: u32::try_from(shape.mtu).ok().filter(|mtu| *mtu > 0),
@@ -236,24 +219,9 @@ impl Config {
             dad: shape.enabledad,
             leave_down: shape.leave_down,
             isolated: shape.isolated,
-            ipam: layer3.then_some(shape.ipam.plugin),
+            ipam,
             dns: shape.dns.into_dns(),
             mac: if adding { parse_mac(mac)? } else { None },
-        })
-    }
-}
-
-impl DnsShape {
-    fn into_dns(self) -> Option<Dns> {
-        let set = self.nameservers.is_some()
-            || self.search.is_some()
-            || self.options.is_some()
-            || !self.domain.is_empty();
-        set.then(|| Dns {
-            nameservers: self.nameservers.unwrap_or_default(),
-            domain: self.domain,
-            search: self.search.unwrap_or_default(),
-            options: self.options.unwrap_or_default(),
         })
     }
 }
@@ -271,8 +239,8 @@ fn check_bridge_name(name: &str) -> Result<(), ConfigError> {
     }
 }
 
-fn check_combinations(shape: &Shape) -> Result<(), ConfigError> {
-    if !shape.ipam.plugin.is_empty() && shape.leave_down {
+fn check_combinations(shape: &Shape, layer3: bool) -> Result<(), ConfigError> {
+    if layer3 && shape.leave_down {
         return Err(ConfigError::IpamWithoutInterface);
     }
     if shape.hairpin && shape.promisc {
@@ -291,13 +259,7 @@ fn masquerade_choice(name: Option<&str>, adding: bool) -> Result<MasqueradeChoic
 
 /// `CNI_ARGS` < `args.cni.mac` < `runtimeConfig.mac`.
 fn requested_mac(input: &Input<'_>, shape: &Shape) -> Result<String, ConfigError> {
-    let mut mac = String::new();
-    input.load_args(|key, value| {
-        (key == "MAC").then(|| {
-            value.clone_into(&mut mac);
-            Ok(())
-        })
-    })?;
+    let mac = input.mac_of_args()?;
     let candidates = [&shape.runtime.mac, &shape.args.cni.mac];
     Ok(candidates.into_iter().find(|mac| !mac.is_empty()).cloned().unwrap_or(mac))
 }

@@ -4,10 +4,9 @@
 //! Everything is looked for under the names that ADD derives from network, container and interface, so neither
 //! prevResult nor an unchanged configuration is needed.
 
-use std::net::IpAddr;
-
 use cnibox_harness::{AddArgs, DelArgs, GcArgs, Request};
-use cnibox_spec::{IfName, NetnsPath};
+use cnibox_netlink::Link;
+use cnibox_spec::IfName;
 use cnibox_sys::{Failure, Masquerade, Memo, Owner, Place, Stage, Sys, Verb, is_stale};
 
 use crate::config::Config;
@@ -20,7 +19,7 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     let DelArgs { container, netns, ifname } = &request.args;
     let network = &request.conf.network;
     let mut failures = Vec::new();
-    let in_use = other_addresses(sys, netns.as_ref(), ifname).unwrap_or_else(|failure| {
+    let in_use = sys.pod_addresses_if_present(netns.as_ref(), ifname).unwrap_or_else(|failure| {
         failures.push(failure);
         None
     });
@@ -38,25 +37,12 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     failures.extend(gone.err());
     let notebook = Notebook::open(network, container, ifname);
     failures.extend(notebook.clear(sys).err());
-    failures.extend(release(request.config.ipam.as_deref(), sys).err());
+    failures.extend(sys.ipam_forward(Verb::Del, request.config.ipam.as_deref()).err());
     failures.extend(SpoofCheck::new(container.as_str(), ifname.as_str()).remove_if_present(sys).err());
     if failures.is_empty() {
         notebook.forget();
     }
     Failure::collect(failures)
-}
-
-/// The addresses that the container has on other interfaces; `None` when there is no namespace any more.
-fn other_addresses(
-    sys: &mut Sys<'_>,
-    netns: Option<&NetnsPath>,
-    ifname: &IfName,
-) -> Result<Option<Vec<IpAddr>>, Failure> {
-    let Some(netns) = netns else { return Ok(None) };
-    if sys.open_pod_if_present(netns)?.is_none() {
-        return Ok(None);
-    }
-    sys.pod_addresses(ifname.as_str()).map(Some)
 }
 
 /// Deletes the container's interface, and with it the host's end.
@@ -66,20 +52,15 @@ fn pod_link(sys: &mut Sys<'_>, ifname: &IfName) -> Result<(), Failure> {
 
 /// Deletes the attachment's port of the bridge, found by its owner's mark.
 fn host_link(sys: &mut Sys<'_>, config: &Config, owner: &Owner) -> Result<(), Failure> {
-    let rtnl = sys.host()?;
-    let Some(bridge) = rtnl.link_by_name_if_present(&config.bridge)? else { return Ok(()) };
-    for port in rtnl.links_of_master(bridge.index)? {
-        if owner.stage_of(&port).is_some() {
-            rtnl.link_del_by_name_if_present(&port.name)?;
-        }
-    }
-    Ok(())
+    let ports = ports(sys, config)?;
+    sys.host_links_del(&ports, |port| owner.stage_of(port).is_some())
 }
 
-fn release(ipam: Option<&str>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    match ipam {
-        Some(plugin) => Ok(sys.delegate(Verb::Del, plugin).map(drop)?),
-        None => Ok(()),
+fn ports(sys: &mut Sys<'_>, config: &Config) -> Result<Vec<Link>, Failure> {
+    let rtnl = sys.host()?;
+    match rtnl.link_by_name_if_present(&config.bridge)? {
+        Some(bridge) => Ok(rtnl.links_of_master(bridge.index)?),
+        None => Ok(Vec::new()),
     }
 }
 
@@ -108,29 +89,16 @@ pub(crate) fn clear_unfinished(
 
 /// GC: ports and rules of attachments that are not in the list, then the IPAM plugin's.
 pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let network = &request.conf.network;
-    let valid = &request.args.valid;
-    let mut failures = Vec::new();
-    failures.extend(stale_ports(request, sys).err());
+    let (network, valid) = (&request.conf.network, &request.args.valid);
     let lives = |memo: &Memo| {
         valid.iter().any(|live| live.container_id == memo.container && live.ifname == memo.ifname)
     };
-    failures.extend(memo::collect(sys, network, lives).err());
-    failures.extend(sys.masquerade_collect(network.as_str(), valid).err());
-    if let Some(plugin) = &request.config.ipam {
-        failures.extend(sys.delegate(Verb::Gc, plugin).err().map(Failure::from));
-    }
-    Failure::collect(failures)
-}
-
-fn stale_ports(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let rtnl = sys.host()?;
-    let Some(bridge) = rtnl.link_by_name_if_present(&request.config.bridge)? else { return Ok(()) };
-    let ports = rtnl.links_of_master(bridge.index)?;
-    let stale = ports.iter().filter(|port| is_stale(port, &request.conf.network, &request.args.valid));
-    let mut failures = Vec::new();
-    for port in stale {
-        failures.extend(rtnl.link_del_by_name_if_present(&port.name).err().map(Failure::from));
-    }
-    Failure::collect(failures)
+    let ports = ports(sys, &request.config)?;
+    let outcomes = [
+        sys.host_links_del(&ports, |port| is_stale(port, network, valid)),
+        memo::collect(sys, network, lives),
+        sys.masquerade_collect(network.as_str(), valid),
+        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref()),
+    ];
+    Failure::collect(outcomes.into_iter().filter_map(Result::err))
 }

@@ -15,8 +15,8 @@ mod spoof;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netlink::Link;
-use cnibox_spec::{CniResult, Code, Interface};
-use cnibox_sys::{Failure, Masquerade, Owner, Stage, Sys, Txn, Undo, Veth};
+use cnibox_spec::{CniResult, Interface, NetnsPath};
+use cnibox_sys::{Failure, ListLink, Masquerade, Owner, Stage, Sys, Txn, Undo, Veth, ensure_printable};
 
 pub use config::Config;
 use memo::Notebook;
@@ -59,11 +59,7 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
     let AddArgs { container, netns, ifname } = &request.args;
     let owner = Owner::new(&request.conf.network, container, ifname);
     let layer2 = plan::layer2(&request.config, ifname);
-    if let Err(failure) = sys.open_pod(netns) {
-        return Err(
-            failure.prefixed(&format!("failed to open netns {}: ", cnibox_spec::quoted(netns.as_str())))
-        );
-    }
+    sys.open_pod_named(netns)?;
     detach::clear_unfinished(request, sys, &owner)?;
     let notebook = Notebook::open(&request.conf.network, container, ifname);
     let result = attach(request, sys, (&layer2, &owner, &notebook));
@@ -103,9 +99,9 @@ fn attach(
         let port =
             if layer2.up { tx.shared(|sys| apply::port_up(sys, &veth.host))? } else { veth.host.clone() };
         let bridge = tx.shared(|sys| sys.host()?.link_by_index(bridge.index).map_err(Failure::from))?;
-        result.interfaces = interfaces(&bridge, &port, &veth, netns.as_str());
+        result.interfaces = interfaces(&bridge, &port, &veth, netns);
         result.interfaces.extend(vlan_interface);
-        printable(request, &result)?;
+        ensure_printable(request.conf.version, &result)?;
         tx.shared(|sys| {
             Ok::<_, Failure>(sys.host()?.link_set_alias(port.index, &owner.alias(Stage::Ready))?)
         })?;
@@ -119,8 +115,7 @@ fn address(
     request: &Request<'_, Config, AddArgs>,
     plugin: &str,
 ) -> Result<Layer3, Failure> {
-    let undo = Undo::Delegate(plugin.to_owned());
-    let ipam = tx.step(undo, |sys| sys.ipam_add(plugin, &request.conf.version_text))?;
+    let ipam = tx.ipam_add(plugin, &request.conf.version_text)?;
     let layer3 = plan::layer3(&request.config, &request.args.ifname, ipam)?;
     tx.shared(|sys| apply::pod(sys, &layer3))?;
     Ok(layer3)
@@ -152,20 +147,7 @@ fn masquerade(network: &str, args: &AddArgs) -> Masquerade {
     }
 }
 
-/// A result that the configuration's version cannot express fails here, where it is still taken back, and not when
-/// it is printed.
-fn printable(request: &Request<'_, Config, AddArgs>, result: &CniResult) -> Result<(), Failure> {
-    let printed = cnibox_spec::print_result(request.conf.version, result);
-    printed.map(drop).map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
-}
-
 /// Bridge, host end, container end: others count on this order.
-fn interfaces(bridge: &Link, port: &Link, veth: &Veth, sandbox: &str) -> Vec<Interface> {
-    let interface = |link: &Link, sandbox: &str| Interface {
-        name: link.name.clone(),
-        mac: link.mac_text(),
-        sandbox: sandbox.to_owned(),
-        ..Interface::default()
-    };
-    vec![interface(bridge, ""), interface(port, ""), interface(&veth.pod, sandbox)]
+fn interfaces(bridge: &Link, port: &Link, veth: &Veth, netns: &NetnsPath) -> Vec<Interface> {
+    vec![Interface::on_host(bridge), Interface::on_host(port), Interface::in_pod(&veth.pod, netns)]
 }

@@ -5,10 +5,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cnibox_netlink::{BridgePort, BridgeVlan};
-use cnibox_spec::{CniResult, Code, IfName, Interface, IpConfig, Route};
-use cnibox_sys::{Coded, InterfaceError, InterfacePlan, VethPlan};
+use cnibox_spec::{CniResult, IfName, Interface, IpConfig, Route};
+use cnibox_sys::{InterfaceError, InterfacePlan, VethPlan};
 use ipnetwork::IpNetwork;
-use thiserror::Error;
 
 use crate::config::{Config, MasqueradeChoice};
 
@@ -72,21 +71,6 @@ pub(crate) struct Layer3 {
     pub(crate) masquerade: Option<MasqueradeChoice>,
 }
 
-/// Why an IPAM answer is no use.
-#[derive(Debug, Error)]
-pub(crate) enum PlanError {
-    #[error("IPAM plugin returned missing IP config")]
-    NoAddresses,
-    #[error("{0}")]
-    Interface(#[from] InterfaceError),
-}
-
-impl Coded for PlanError {
-    fn code(&self) -> Code {
-        Code::INTERNAL
-    }
-}
-
 /// The attachment's layer 2.
 pub(crate) fn layer2(config: &Config, ifname: &IfName) -> Layer2 {
     Layer2 {
@@ -133,10 +117,7 @@ fn access(id: u16) -> BridgeVlan {
 }
 
 /// The attachment's layer 3: the IPAM plugin's answer with gateways and default routes filled in.
-pub(crate) fn layer3(config: &Config, ifname: &IfName, ipam: CniResult) -> Result<Layer3, PlanError> {
-    if ipam.ips.is_empty() {
-        return Err(PlanError::NoAddresses);
-    }
+pub(crate) fn layer3(config: &Config, ifname: &IfName, ipam: CniResult) -> Result<Layer3, InterfaceError> {
     let mut result = ipam;
     result.interfaces = interfaces_for_index(ifname);
     for ip in &mut result.ips {

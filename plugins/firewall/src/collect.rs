@@ -5,17 +5,18 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use cnibox_harness::Plugin;
+use cnibox_harness::{GcArgs, Plugin, Request};
 use cnibox_spec::Attachment;
 use cnibox_sys::{Failure, Memo, Memory, Sys};
 
-use crate::{Firewall, addresses, remove};
+use crate::{Config, Firewall, addresses, withdraw};
 
-/// Removes what belongs to attachments of `network` that are not in `valid`.
+/// Removes what belongs to attachments of the network that are not among the valid ones.
 ///
 /// # Errors
 /// What could not be removed; it is remembered further.
-pub(crate) fn stale(network: &str, valid: &[Attachment], sys: &mut Sys<'_>) -> Result<(), Failure> {
+pub(crate) fn stale(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let (network, valid) = (request.conf.network.as_str(), &request.args.valid);
     let memory = Memory::of(Firewall::NAME);
     let all = memory.all();
     let is_of = |memo: &Memo, live: &Attachment| {
@@ -31,7 +32,7 @@ pub(crate) fn stale(network: &str, valid: &[Attachment], sys: &mut Sys<'_>) -> R
         .partition(|memo| memo.network == network && !valid.iter().any(|live| is_of(memo, live)));
     let in_use: BTreeSet<IpAddr> = live.iter().flat_map(addresses).collect();
     let gone: BTreeSet<IpAddr> = stale.iter().flat_map(addresses).filter(|ip| !in_use.contains(ip)).collect();
-    remove(gone, sys)?;
+    withdraw(&request.config, gone, sys)?;
     for memo in &stale {
         memory.forget(memo);
     }

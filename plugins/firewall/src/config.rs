@@ -3,9 +3,11 @@
 
 use cnibox_harness::Input;
 use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, quoted};
-use cnibox_sys::{Coded, Verb};
+use cnibox_sys::{Coded, Env, Verb};
 use serde::Deserialize;
 use thiserror::Error;
+
+use crate::firewalld;
 
 /// Who may connect to the container (`ingressPolicy`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,14 +60,12 @@ impl Backend {
         }
     }
 
-    /// The backend to use: the one asked for, else iptables.
-    ///
-    /// # Errors
-    /// [`ConfigError::Firewalld`]: there is no D-Bus in here.
-    pub(crate) fn choose(asked: Option<Self>) -> Result<Self, ConfigError> {
+    /// The backend to use: the one asked for, else firewalld where it runs at this moment.
+    pub(crate) fn choose(asked: Option<Self>, env: &Env) -> Self {
         match asked {
-            Some(Self::Firewalld) => Err(ConfigError::Firewalld),
-            Some(Self::Iptables) | None => Ok(Self::Iptables),
+            Some(backend) => backend,
+            None if firewalld::require_running(env).is_ok() => Self::Firewalld,
+            None => Self::Iptables,
         }
     }
 }
@@ -77,6 +77,8 @@ pub struct Config {
     pub backend: Option<Backend>,
     /// `iptablesAdminChainName`.
     pub admin_chain: String,
+    /// `firewalldZone`.
+    pub zone: String,
     /// `ingressPolicy`.
     pub policy: IngressPolicy,
     /// What earlier plugins made.
@@ -110,16 +112,12 @@ pub enum ConfigError {
     /// The bridge of prevResult cannot be an interface.
     #[error("invalid bridge name {}", quoted(.0))]
     BridgeName(String),
-    /// The firewalld backend does not exist here.
-    #[error("unsupported field: backend \"firewalld\"")]
-    Firewalld,
 }
 
 impl Coded for ConfigError {
     fn code(&self) -> Code {
         match self {
             Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::Firewalld => Code::UNSUPPORTED_FIELD,
             Self::PrevResult(_)
             | Self::IngressPolicy(_)
             | Self::AdminChain(_)
@@ -137,9 +135,8 @@ struct Shape {
     backend: String,
     #[serde(rename = "iptablesAdminChainName")]
     iptables_admin_chain_name: String,
-    /// Only firewalld has zones; the type counts all the same.
     #[serde(rename = "firewalldZone")]
-    _firewalld_zone: String,
+    firewalld_zone: String,
     #[serde(rename = "ingressPolicy")]
     ingress_policy: String,
 }
@@ -170,12 +167,14 @@ impl Shape {
             _ if verb == Verb::Del => DEFAULT_ADMIN_CHAIN.to_owned(),
             name => return Err(ConfigError::AdminChain(name.to_owned())),
         };
+        let zone = if self.firewalld_zone.is_empty() { DEFAULT_ZONE.to_owned() } else { self.firewalld_zone };
         let policy = match IngressPolicy::parse(&self.ingress_policy) {
             // CHECK does not look at the policy's rules.
             Err(_) if verb == Verb::Check => IngressPolicy::Open,
             policy => policy?,
         };
-        Ok(Config { backend: Backend::parse(&self.backend), admin_chain, policy, prev_result })
+        let backend = Backend::parse(&self.backend);
+        Ok(Config { backend, admin_chain, zone, policy, prev_result })
     }
 }
 
@@ -186,6 +185,7 @@ fn is_chain_name(name: &str) -> bool {
 }
 
 const DEFAULT_ADMIN_CHAIN: &str = "CNI-ADMIN";
+const DEFAULT_ZONE: &str = "trusted";
 
 #[cfg(test)]
 mod tests {
@@ -201,16 +201,23 @@ mod tests {
     fn unknown_backends_leave_the_choice_to_the_host() {
         assert_eq!(load(r#"{"backend":"nonsense"}"#).unwrap().backend, None);
         assert_eq!(load(r#"{"backend":"iptables"}"#).unwrap().backend, Some(Backend::Iptables));
-        assert_eq!(Backend::choose(None).unwrap(), Backend::Iptables);
+        assert_eq!(load(r#"{"backend":"firewalld"}"#).unwrap().backend, Some(Backend::Firewalld));
     }
 
     #[test]
-    fn a_backend_that_is_not_there_is_named() {
-        let error = Backend::choose(load(r#"{"backend":"firewalld"}"#).unwrap().backend).unwrap_err();
-        assert_eq!(
-            (error.code(), error.to_string().as_str()),
-            (Code(2), r#"unsupported field: backend "firewalld""#)
-        );
+    fn without_a_bus_only_who_asks_for_firewalld_gets_it() {
+        let env = Env::default().with("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nowhere/bus");
+        assert_eq!(Backend::choose(None, &env), Backend::Iptables);
+        for asked in [Backend::Iptables, Backend::Firewalld] {
+            assert_eq!(Backend::choose(Some(asked), &env), asked);
+        }
+    }
+
+    #[test]
+    fn the_zone_is_trusted_unless_named() {
+        assert_eq!(load("{}").unwrap().zone, "trusted");
+        assert_eq!(load(r#"{"firewalldZone":""}"#).unwrap().zone, "trusted");
+        assert_eq!(load(r#"{"firewalldZone":"public"}"#).unwrap().zone, "public");
     }
 
     #[test]

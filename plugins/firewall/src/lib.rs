@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The `firewall` plugin: lets a container's packets through the host's FORWARD chain, and with `ingressPolicy` keeps
-//! others' out (reference: `plugins/meta/firewall`). It works in the host's namespace only.
+//! The `firewall` plugin: lets a container's packets through the host's FORWARD chain or puts its addresses into a zone
+//! of firewalld, and with `ingressPolicy` keeps others' out (reference: `plugins/meta/firewall`). It works in the host's
+//! namespace only.
 //!
 //! Rules of an address say nothing of their owner. DEL removes those of prevResult; the addresses are also remembered
 //! below `/run/cnibox`, so that DEL works without prevResult and GC finds what is left. Shared chains and isolation
@@ -9,6 +10,7 @@
 mod check;
 mod collect;
 mod config;
+mod firewalld;
 mod plan;
 
 use std::collections::BTreeSet;
@@ -22,6 +24,7 @@ use cnibox_sys::{Coded, Failure, Memo, Memory, Owner, Sys, Txn, Undo};
 use thiserror::Error;
 
 pub use config::{Backend, Config, ConfigError, IngressPolicy};
+use firewalld::Zone;
 use plan::{Desired, FORWARD_CHAIN};
 
 /// The plugin.
@@ -76,10 +79,9 @@ impl Plugin for Firewall {
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
         let config = &request.config;
         let result = config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
-        Backend::choose(config.backend)?;
         let outcome = plan::desired(config, result)
             .map_err(Failure::from)
-            .and_then(|desired| install(request, sys, &desired));
+            .and_then(|desired| admit(request, sys, desired));
         if let Err(mut failure) = outcome {
             let owner = Owner::new(&request.conf.network, &request.args.container, &request.args.ifname);
             if let Err(error) = sys.mark_attachment_failed(result, &owner) {
@@ -91,12 +93,11 @@ impl Plugin for Firewall {
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        Backend::choose(request.config.backend)?;
         let memory = Memory::of(Self::NAME);
         let attachment = Memo::new(&request.conf.network, &request.args.container, &request.args.ifname);
         let remembered = memory.recall(&attachment).map(|memo| addresses(&memo)).unwrap_or_default();
-        let told = request.config.prev_result.iter().flat_map(|result| &result.ips).map(|ip| ip.address.ip());
-        remove(remembered.into_iter().chain(told).collect(), sys)?;
+        let told = host_addresses(&request.config);
+        withdraw(&request.config, remembered.into_iter().chain(told).collect(), sys)?;
         memory.forget(&attachment);
         Ok(())
     }
@@ -104,13 +105,25 @@ impl Plugin for Firewall {
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let config = &request.config;
         let result = config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
-        Backend::choose(config.backend)?;
-        check::present(&plan::desired(config, result)?, sys)
+        let mut desired = plan::desired(config, result)?;
+        if Backend::choose(config.backend, sys.env()) == Backend::Firewalld {
+            Zone::new(&config.zone, sys.env()).require_sources(&host_addresses(config))?;
+            desired = plan::policy_only(desired);
+        }
+        check::present(&desired, sys)
     }
 
-    /// One question to the packet filter, which asks for the privilege and the kernel part that ADD needs.
+    /// One question to the packet filter, which asks for the privilege and the kernel part that ADD needs; none where
+    /// firewalld does all of it.
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        Backend::choose(request.config.backend)?;
+        let config = &request.config;
+        let backend = Backend::choose(config.backend, sys.env());
+        if config.backend == Some(Backend::Firewalld) {
+            firewalld::require_running(sys.env())?;
+        }
+        if backend == Backend::Firewalld && config.policy == IngressPolicy::Open {
+            return Ok(());
+        }
         sys.require_net_admin()?;
         let table = TableRef::Xt(Family::Ipv4, Table::Filter);
         sys.engine()?.chain_exists(&table, FORWARD_CHAIN).map_err(FirewallError::NotAvailable)?;
@@ -118,16 +131,44 @@ impl Plugin for Firewall {
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        collect::stale(request.conf.network.as_str(), &request.args.valid, sys)
+        collect::stale(request, sys)
     }
 }
 
-/// Writes the rules of all families, all of them or none.
-fn install(
+/// Lets the container's packets through with the backend of this moment, and remembers its addresses.
+fn admit(
     request: &Request<'_, Config, AddArgs>,
     sys: &mut Sys<'_>,
-    desired: &[Desired],
+    desired: Vec<Desired>,
 ) -> Result<(), Failure> {
+    let config = &request.config;
+    let backend = Backend::choose(config.backend, sys.env());
+    let memory = Memory::of(Firewall::NAME);
+    let attachment = Memo::new(&request.conf.network, &request.args.container, &request.args.ifname);
+    if !desired.is_empty() {
+        memory.note(&Memo { notes: notes(config), ..attachment.clone() });
+    }
+    let outcome = match backend {
+        Backend::Iptables => install(sys, &desired),
+        Backend::Firewalld => add_to_zone(config, sys, desired),
+    };
+    outcome.inspect_err(|_| memory.forget(&attachment))
+}
+
+/// The addresses into the zone, the ingress policy into the packet filter: both or none.
+fn add_to_zone(config: &Config, sys: &mut Sys<'_>, desired: Vec<Desired>) -> Result<(), Failure> {
+    let zone = Zone::new(&config.zone, sys.env());
+    let added = zone.add_sources(&host_addresses(config))?;
+    install(sys, &plan::policy_only(desired)).map_err(|mut failure| {
+        if let Err(error) = zone.remove_sources_if_present(&added) {
+            failure.add_details(&format!("undo: {error}"));
+        }
+        failure
+    })
+}
+
+/// Writes the rules of all families, all of them or none.
+fn install(sys: &mut Sys<'_>, desired: &[Desired]) -> Result<(), Failure> {
     if desired.is_empty() {
         return Ok(());
     }
@@ -144,15 +185,11 @@ fn install(
             }
         }
     }
-    let memory = Memory::of(Firewall::NAME);
-    let attachment = Memo::new(&request.conf.network, &request.args.container, &request.args.ifname);
-    memory.note(&Memo { notes: notes(&request.config), ..attachment.clone() });
     Txn::run(sys, |tx| {
         tx.attempt(Undo::Rules(undo), |sys| {
             sys.engine().and_then(|engine| engine.apply(&batch)).map_err(FirewallError::of)
         })
     })
-    .inspect_err(|_| memory.forget(&attachment))
 }
 
 /// The rules that a failure may leave behind: over netlink none, since all families are one transaction; with the
@@ -164,6 +201,24 @@ fn may_be_left_alone<'d>(desired: &'d [Desired], sys: &mut Sys<'_>) -> Vec<(Fami
         [first, _] if !atomic => vec![(first.family, first.addresses.as_slice())],
         _ => Vec::new(),
     }
+}
+
+/// Takes these addresses out of what may let them through. Where the choice is the host's, firewalld may have come
+/// since ADD, so the rules go in any case.
+fn withdraw(config: &Config, addresses: BTreeSet<IpAddr>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    let mut failures = Vec::new();
+    if Backend::choose(config.backend, sys.env()) == Backend::Firewalld {
+        let sources: Vec<_> = addresses.iter().copied().collect();
+        let removed = Zone::new(&config.zone, sys.env()).remove_sources_if_present(&sources);
+        failures.extend(removed.err().map(Failure::from));
+    }
+    if config.backend != Some(Backend::Firewalld) {
+        failures.extend(remove(addresses, sys).err());
+    }
+    Failure::collect(failures)
 }
 
 /// Removes the rules of these addresses. Where there is no tool there are no rules.
@@ -182,8 +237,13 @@ fn remove(addresses: BTreeSet<IpAddr>, sys: &mut Sys<'_>) -> Result<(), Failure>
     Failure::collect(failures)
 }
 
+/// All addresses of prevResult, whatever interface they are on.
+fn host_addresses(config: &Config) -> Vec<IpAddr> {
+    config.prev_result.iter().flat_map(|result| &result.ips).map(|ip| ip.address.ip()).collect()
+}
+
 fn notes(config: &Config) -> Vec<String> {
-    config.prev_result.iter().flat_map(|result| &result.ips).map(|ip| ip.address.ip().to_string()).collect()
+    host_addresses(config).iter().map(IpAddr::to_string).collect()
 }
 
 /// The addresses of a memo.

@@ -59,6 +59,21 @@ pub(crate) fn desired(config: &Config, result: &CniResult) -> Result<Vec<Desired
         .collect())
 }
 
+/// What is left to the packet filter where another backend has the addresses.
+#[must_use]
+pub(crate) fn policy_only(desired: Vec<Desired>) -> Vec<Desired> {
+    let policies = desired.into_iter().filter(|family| !family.policy.is_empty());
+    policies
+        .map(|Desired { family, policy, .. }| Desired {
+            family,
+            chains: Vec::new(),
+            jumps: Vec::new(),
+            addresses: Vec::new(),
+            policy,
+        })
+        .collect()
+}
+
 impl Desired {
     /// The changes that make it true, in the reference's order: isolation ends up above everything else.
     pub(crate) fn install(&self, batch: &mut Batch) {

@@ -113,18 +113,6 @@ fn gc_removes_only_what_is_known_to_be_nobodys() {
 }
 
 #[test]
-fn firewalld_is_refused_by_key_and_value() {
-    sandbox(|net| {
-        let mut conf = conf(&["10.22.0.2/16"]);
-        conf["backend"] = json!("firewalld");
-        let before = net.snapshot();
-        let (code, message) = call(net, "ADD", "one", &conf).run().failure();
-        assert_eq!((code, message.as_str()), (2, "unsupported field: backend \"firewalld\""));
-        before.assert_same(&net.snapshot());
-    });
-}
-
-#[test]
 fn status_wants_permission() {
     sandbox(|net| {
         let conf = without_result(conf(&[]));

@@ -108,24 +108,31 @@ fn add(
 }
 
 /// Everything is looked for under the names that ADD derives from network, container and interface, so neither
-/// prevResult nor an unchanged configuration is needed.
+/// prevResult nor an unchanged configuration is needed. Masquerade goes before the link: the kernel frees both after
+/// grace periods of the same kind, which then pass together.
 fn del(conf: &NetConf, config: &Config, args: &DelArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let DelArgs { container, netns, ifname } = args;
     let mut failures = Vec::new();
     failures.extend(sys.ipam_forward(Verb::Del, config.ipam.as_deref()).err());
-    let mut in_use = Vec::new();
-    match sys.pod_link_del(netns.as_ref(), ifname) {
-        Ok(true) => in_use = sys.pod_addresses(ifname.as_str())?,
+    let in_use = sys.pod_addresses_if_present(netns.as_ref(), ifname).unwrap_or_else(|failure| {
+        failures.push(failure);
+        None
+    });
+    let masquerade = masquerade(conf, container, ifname);
+    failures.extend(sys.masquerade_remove(&masquerade, in_use.as_deref().unwrap_or_default()).err());
+    let gone = match in_use {
+        Some(_) => sys.pod_link_del(netns.as_ref(), ifname).map(drop),
         // The namespace's path can be gone while a process still holds the namespace, and the pair with it.
-        Ok(false) => {
-            let owner = Owner::new(&conf.network, container, ifname);
-            let links = sys.host()?.links()?;
-            failures.extend(sys.host_links_del(&links, |link| owner.stage_of(link).is_some()).err());
-        }
-        Err(failure) => failures.push(failure),
-    }
-    failures.extend(sys.masquerade_remove(&masquerade(conf, container, ifname), &in_use).err());
+        None => host_link(sys, &Owner::new(&conf.network, container, ifname)),
+    };
+    failures.extend(gone.err());
     Failure::collect(failures)
+}
+
+/// Deletes the attachment's end on the host, found by its owner's mark.
+fn host_link(sys: &mut Sys<'_>, owner: &Owner) -> Result<(), Failure> {
+    let links = sys.host()?.links()?;
+    sys.host_links_del(&links, |link| owner.stage_of(link).is_some())
 }
 
 fn masquerade(conf: &NetConf, container: &ContainerId, ifname: &IfName) -> Masquerade {

@@ -75,12 +75,6 @@ fn the_networks_dns_replaces_the_ipam_plugins() {
 }
 
 #[test]
-fn no_address_is_an_error() {
-    let error = layer3(&config(), &eth0(), CniResult::default()).unwrap_err();
-    assert_eq!(error.to_string(), "IPAM plugin returned missing IP config");
-}
-
-#[test]
 fn a_trunk_without_access_vlan_keeps_untagged_packets_in_vlan_1() {
     let plan = layer2(&Config { trunk: Some(vec![7]), ..config() }, &eth0());
     assert!(plan.bridge.vlan_filtering && plan.port.leave_default_vlan);

@@ -11,7 +11,13 @@ use cnibox_spec::{Json, parse_result};
 use super::*;
 
 fn config(policy: IngressPolicy) -> Config {
-    Config { backend: None, admin_chain: "CNI-ADMIN".into(), policy, prev_result: None }
+    Config {
+        backend: None,
+        admin_chain: "CNI-ADMIN".into(),
+        zone: "trusted".into(),
+        policy,
+        prev_result: None,
+    }
 }
 
 fn result(json: &str) -> CniResult {
@@ -60,6 +66,16 @@ fn each_policy() {
 fn without_addresses_nothing_is_needed() {
     let empty = result(r#"{"cniVersion":"1.0.0","interfaces":[{"name":"cni0"}]}"#);
     assert!(desired(&config(IngressPolicy::Isolated), &empty).unwrap().is_empty());
+}
+
+#[test]
+fn beside_firewalld_only_policies_are_rules() {
+    let of = |policy| policy_only(desired(&config(policy), &dual_stack()).unwrap());
+    assert!(of(IngressPolicy::Open).is_empty());
+    let isolated = commands(&of(IngressPolicy::Isolated));
+    let all = commands(&desired(&config(IngressPolicy::Isolated), &dual_stack()).unwrap());
+    let is_policy = |line: &&str| line.contains("ISOLATION");
+    assert_eq!(isolated.lines().collect::<Vec<_>>(), all.lines().filter(is_policy).collect::<Vec<_>>());
 }
 
 #[test]

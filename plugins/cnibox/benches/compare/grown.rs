@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whole chains, on an empty host and on one with many containers.
+
+use anyhow::{Result, ensure};
+use cnibox_testkit::{Sandbox, diff};
+
+use crate::chain::{Chain, WHOLE};
+use crate::floor;
+use crate::host::{self, Network, Pod};
+use crate::options::Options;
+use crate::report::{Section, ms, times};
+use crate::samples::Samples;
+use crate::turns::{Side, Turn, side_by_side};
+
+/// Nomad's chain with two ports for TCP and UDP each, and the floor beside it.
+pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
+    let setup = Setup { options, network: host::nomad(), sides: &[Side::Ours, Side::Go, Side::Floor] };
+    let mut table = Section::new(
+        "Nomad's chain",
+        "loopback, bridge with ipMasq and host-local, firewall and portmap (2 ports x TCP and UDP), with the iptables \
+         backends. The floor makes the same kernel objects by one `ip -batch` per namespace and one `iptables-restore`.",
+        &["containers on the host, verb", "cnibox", "Go plugins", "ratio", "floor"],
+    );
+    let mut growth = Section::new("Growth of Nomad's chain", "", &["verb", "cnibox", "Go plugins"]);
+    let mut plugins = Vec::new();
+    let mut measured = Vec::new();
+    for &containers in options.sizes(&[0, 100, 1000]) {
+        let sides = setup.measure(containers)?;
+        chain_rows(&mut table, containers, &sides);
+        plugins.push(plugin_table(&setup, containers, &sides));
+        measured.push((containers, sides));
+    }
+    if let (Some((least, few)), Some((most, many))) = (measured.first(), measured.last()) {
+        for verb in VERBS {
+            let grown = |side: usize| times(median(many, side, verb) / median(few, side, verb));
+            growth.row([format!("{verb}, {most} containers / {least}"), grown(0), grown(1)]);
+            table.headline(
+                &format!("{verb}, growth from {least} to {most} containers"),
+                grown(0),
+                grown(1),
+                String::new(),
+            );
+        }
+    }
+    Ok([table, growth].into_iter().chain(plugins).collect())
+}
+
+/// Two families, twenty ports, nftables backends.
+pub(crate) fn dual_stack(options: &Options) -> Result<Vec<Section>> {
+    let setup = Setup { options, network: host::dual_stack(), sides: &[Side::Ours, Side::Go] };
+    let sides = setup.measure(0)?;
+    let mut table = plugin_table(&setup, 0, &sides);
+    for verb in VERBS {
+        let (ours, go) = (median(&sides, 0, verb), median(&sides, 1, verb));
+        table.headline(
+            &format!("{verb}, dual stack, 20 ports, nftables"),
+            ms(ours),
+            ms(go),
+            times(go / ours),
+        );
+    }
+    Ok(vec![table])
+}
+
+/// One network to measure.
+struct Setup<'a> {
+    options: &'a Options,
+    network: Network,
+    sides: &'a [Side],
+}
+
+impl Setup<'_> {
+    /// Measures on a host with this many containers; answers with each side's samples.
+    fn measure(&self, containers: usize) -> Result<Vec<Samples>> {
+        let rounds = self.options.rounds(if containers < 1000 { 15 } else { 9 });
+        let played = side_by_side(self.sides, |net, side, turn| {
+            let mut player = Player { setup: self, net, side, samples: Samples::default() };
+            let objects = turn.take(|| player.warm_up())?;
+            turn.take(|| player.populate(containers))?;
+            for round in 0..rounds {
+                player.round(turn, 1 + containers + round)?;
+            }
+            Ok((player.samples, objects))
+        })?;
+        let (samples, objects): (Vec<_>, Vec<_>) = played.into_iter().unzip();
+        if let [ours, go, ..] = objects.as_slice() {
+            ensure!(ours == go, "the two leave different objects:\n{}", diff(ours, go));
+        }
+        Ok(samples)
+    }
+
+    fn chain(&self, net: &Sandbox, side: Side) -> Result<Chain> {
+        self.network.chain(net, self.options.bin(side))
+    }
+
+    fn pod(&self, number: usize) -> Result<Pod> {
+        Pod::new(number, self.network.ports)
+    }
+}
+
+struct Player<'a> {
+    setup: &'a Setup<'a>,
+    net: &'a Sandbox,
+    side: Side,
+    samples: Samples,
+}
+
+impl Player<'_> {
+    /// The first container, which also makes what all share. Answers with the packet filter it leaves.
+    fn warm_up(&self) -> Result<String> {
+        host::prepare(self.net);
+        let (chain, pod) = (self.setup.chain(self.net, self.side)?, self.setup.pod(0)?);
+        let mut unused = Samples::default();
+        let result = chain.add(&pod, &mut unused)?;
+        let objects = packet_filter(self.net);
+        chain.check(&pod, &result, &mut unused)?;
+        chain.del(&pod, &result, &mut unused)?;
+        Ok(objects)
+    }
+
+    /// By ours on every side: both leave the same, and the Go plugins would take very long.
+    fn populate(&self, containers: usize) -> Result<()> {
+        let chain = self.setup.chain(self.net, Side::Ours)?;
+        for number in 1..=containers {
+            chain.add(&self.setup.pod(number)?, &mut Samples::default())?;
+        }
+        Ok(())
+    }
+
+    /// One container comes, is checked, and goes.
+    fn round(&mut self, turn: &Turn<'_>, number: usize) -> Result<()> {
+        let pod = self.setup.pod(number)?;
+        if self.side == Side::Floor {
+            turn.take(|| floor::add(&pod, &mut self.samples))?;
+            turn.take(|| Ok(()))?;
+            return turn.take(|| floor::del(&pod, &mut self.samples));
+        }
+        let chain = self.setup.chain(self.net, self.side)?;
+        let result = turn.take(|| chain.add(&pod, &mut self.samples))?;
+        turn.take(|| chain.check(&pod, &result, &mut self.samples))?;
+        turn.take(|| chain.del(&pod, &result, &mut self.samples))
+    }
+}
+
+/// All rules, without order and counters.
+fn packet_filter(net: &Sandbox) -> String {
+    let saved = net.run("iptables-save", &[]) + &net.run("nft", &["list", "tables"]);
+    let lines = saved.lines().filter(|line| !line.starts_with('#'));
+    let mut lines: Vec<_> = lines.map(|line| line.split(" [").next().unwrap_or(line)).collect();
+    lines.sort_unstable();
+    lines.join("\n")
+}
+
+fn chain_rows(table: &mut Section, containers: usize, sides: &[Samples]) {
+    for verb in VERBS {
+        let [ours, go, floor] = [0, 1, 2].map(|side| median(sides, side, verb));
+        let what = format!("{containers}, {verb}");
+        table.row([what, ms(ours), ms(go), times(go / ours), ms(floor)]);
+        let what = format!("{verb}, Nomad's chain, {containers} containers on the host");
+        table.headline(&what, ms(ours), ms(go), times(go / ours));
+    }
+}
+
+fn plugin_table(setup: &Setup<'_>, containers: usize, sides: &[Samples]) -> Section {
+    let header = ["verb, plugin", "cnibox", "Go plugins", "ratio"];
+    let title = format!("{}, plugin by plugin, {containers} containers on the host", setup.network.name());
+    let mut table = Section::new(&title, "", &header);
+    let plugins = setup.network.plugins();
+    for verb in VERBS {
+        for plugin in plugins.iter().map(String::as_str).chain([WHOLE]) {
+            let time = |side: usize| sides.get(side).map_or(f64::NAN, |samples| samples.median(verb, plugin));
+            table.compare(&format!("{verb} {plugin}"), time(0), time(1));
+        }
+    }
+    table
+}
+
+fn median(sides: &[Samples], side: usize, verb: &str) -> f64 {
+    sides.get(side).map_or(f64::NAN, |samples| samples.median(verb, WHOLE))
+}
+
+const VERBS: [&str; 3] = ["ADD", "CHECK", "DEL"];
