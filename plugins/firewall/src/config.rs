@@ -173,7 +173,8 @@ impl Shape {
             Err(_) if verb == Verb::Check => IngressPolicy::Open,
             policy => policy?,
         };
-        Ok(Config { backend: Backend::parse(&self.backend), admin_chain, zone, policy, prev_result })
+        let backend = Backend::parse(&self.backend);
+        Ok(Config { backend, admin_chain, zone, policy, prev_result })
     }
 }
 

@@ -174,7 +174,7 @@ pub(crate) fn supported(net: &Sandbox, kind: &str) -> bool {
     }
     net.run("ip", &["link", "del", "probe1"]);
     if said.contains("Unknown device type") || said.contains("not supported") {
-        cnibox_testkit::skip(&format!("the kernel has no {kind}: {said}"));
+        cnibox_testkit::lacks(kind);
         return false;
     }
     assert!(made.status.success(), "{args:?}: {said}");
