@@ -13,7 +13,7 @@ use crate::world::{add, add_error, all_or_nothing, call, check, conf, del, del_a
 fn device(net: &Sandbox) -> cnibox_testkit::Container {
     let peer = net.container();
     net.run("ip", &["link", "add", "dev0", "type", "veth", "peer", "name", "eth0", "netns", &peer.id]);
-    net.run("ip", &["link", "set", "dev0", "up", "address", "c2:11:22:33:44:55"]);
+    net.run("ip", &["link", "set", "dev0", "up", "address", "c2:11:22:33:44:55", "addrgenmode", "none"]);
     for args in ["link set eth0 up", "address add 10.9.0.254/24 dev eth0"] {
         net.run_in(&peer, "ip", &args.split(' ').collect::<Vec<_>>());
     }

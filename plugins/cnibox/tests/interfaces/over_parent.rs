@@ -12,7 +12,8 @@ use crate::world::{
 fn uplink(net: &Sandbox) -> Container {
     let peer = net.container();
     net.run("ip", &["link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", &peer.id]);
-    net.run("ip", &["link", "set", "eth0", "up"]);
+    // Addresses that the kernel adds by itself some time later would look like something left.
+    net.run("ip", &["link", "set", "eth0", "up", "addrgenmode", "none"]);
     for args in ["link set eth0 up", "address add 10.9.0.254/24 dev eth0"] {
         net.run_in(&peer, "ip", &args.split(' ').collect::<Vec<_>>());
     }

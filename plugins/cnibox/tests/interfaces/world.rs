@@ -142,7 +142,9 @@ pub(crate) fn all_or_nothing(net: &Sandbox, pod: &Container, conf: &Value) {
                 break;
             }
             Err(error) => {
-                assert_eq!(error["msg"], json!(format!("step {step} told to fail")));
+                let told = format!("step {step} told to fail");
+                // vlan puts words in front of what its IPAM step says.
+                assert!(error["msg"].as_str().unwrap().ends_with(&told), "{error}");
                 assert!(error["details"].is_null(), "step {step}: the undo failed: {error}");
             }
         }
