@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cnibox_testkit::{sandbox, skip};
 use serde_json::Value;
 
-use crate::fixture::{Answer, Call, Side, Target, World};
+use crate::fixture::{Answer, Call, Side, Target, World, on_each};
 use crate::networks::{self, Network};
 use crate::report::{Random, Tally, rounds, sides};
 
@@ -207,14 +207,9 @@ fn whatever_system_call_fails_nothing_is_left() {
             let mut tally = Tally::default();
             // The long form tries everything.
             let wanted = if side == Side::Go { rounds(5, 25) } else { rounds(9, 2000) };
-            for network in chains() {
-                sandbox(|net| {
-                    let world = World::new(net, network.clone(), side);
-                    for index in 0..network.plugins.len() {
-                        inject(&world, index, wanted, &mut tally);
-                    }
-                });
-            }
+            on_each(chains(), side, |_, world| {
+                (0..world.network.plugins.len()).for_each(|index| inject(world, index, wanted, &mut tally));
+            });
             tally.close("a system call fails (strace -e inject), ADD or DEL, then DEL", side);
         }
     });

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cnibox_testkit::{Container, Sandbox, diff};
+use cnibox_testkit::{Container, Sandbox, diff, sandbox};
 use serde_json::{Value, json};
 
 use crate::networks::Network;
@@ -40,6 +40,17 @@ impl Side {
                 .map(PathBuf::from)
                 .filter(|dir| dir.join("bridge").exists()),
         }
+    }
+}
+
+/// Runs `scenario` in a world of its own for each network, with the network's number.
+pub(crate) fn on_each(
+    networks: Vec<Network>,
+    side: Side,
+    mut scenario: impl FnMut(usize, &World<'_>) + Send,
+) {
+    for (number, network) in networks.into_iter().enumerate() {
+        sandbox(|net| scenario(number, &World::new(net, network, side)));
     }
 }
 
@@ -102,7 +113,7 @@ impl Answer {
         match self.status {
             Some(0) if !defect => None,
             Some(1) if explained && !defect => None,
-            _ => Some(format!("no clean answer: {self:?}")),
+            _ => Some(format!("no clean answer: {:?} {:?} {:?}", self.status, self.stdout, self.stderr)),
         }
     }
 }

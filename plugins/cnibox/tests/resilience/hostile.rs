@@ -10,7 +10,7 @@ use std::time::Duration;
 use cnibox_testkit::{Sandbox, diff, sandbox};
 use serde_json::{Value, json};
 
-use crate::fixture::{Call, Side, Target, World, wait};
+use crate::fixture::{Call, Side, Target, World, on_each, wait};
 use crate::networks;
 use crate::report::{Random, Tally, rounds, sides};
 
@@ -115,7 +115,12 @@ fn mutate(value: &mut Value, random: &mut Random) {
                 _ => mutate(&mut items[at], random),
             }
         }
-        _ => *value = replacement(random),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => *value = replacement(random),
     }
 }
 
@@ -185,47 +190,48 @@ fn hostile_call(world: &World<'_>, target: &Target, result: &Value, random: &mut
 fn no_input_makes_a_verb_panic_hang_or_reach_out() {
     for side in sides() {
         let mut tally = Tally::default();
-        for (number, network) in
-            [networks::v4(), networks::native(), networks::spoofchk()].into_iter().enumerate()
-        {
-            sandbox(|net| {
-                let mut random = Random::new(0xbad + number as u64);
-                plant_sentinels(net);
-                let world = World::new(net, network, side);
-                let target = Target::of(&net.container());
-                let result = world.add(&target).expect("ADD");
-                let mut before = sentinels(net);
-                for turn in 0..rounds(200, 2500) {
-                    let call = hostile_call(&world, &target, &result, &mut random);
-                    let mut child = call.start();
-                    let mut problem = match wait(&mut child, Duration::from_secs(20)) {
-                        Some(answer) => answer.unclean().unwrap_or_default(),
-                        None => {
-                            let _ = child.kill();
-                            let _ = child.wait();
-                            "hangs".to_owned()
-                        }
-                    };
-                    if turn % 20 == 19 || !problem.is_empty() {
-                        let now = sentinels(net);
-                        problem.push_str(&diff(&before, &now));
-                        before = now;
-                    }
-                    tally.count(&format!("{call:?}"), &problem);
-                }
-                // And it still does its work.
-                let pod = Target::of(&net.container());
-                let problem = match world.add(&pod) {
-                    Ok(result) => {
-                        world.del(&pod, &result).err().map(|answer| format!("{answer:?}")).unwrap_or_default()
-                    }
-                    Err(answer) => format!("{answer:?}"),
-                };
-                tally.count("ADD and DEL after all that", &problem);
-            });
-        }
+        let networks = vec![networks::v4(), networks::native(), networks::spoofchk()];
+        on_each(networks, side, |number, world| {
+            torment(world, Random::new(0xbad + number as u64), &mut tally)
+        });
         tally.close("hostile configuration, environment, arguments, prevResult", side);
     }
+}
+
+/// Hostile calls of every verb, one after the other, on one network.
+fn torment(world: &World<'_>, mut random: Random, tally: &mut Tally) {
+    plant_sentinels(world.net);
+    let target = Target::of(&world.net.container());
+    let result = world.add(&target).expect("ADD");
+    let mut before = sentinels(world.net);
+    for turn in 0..rounds(200, 2500) {
+        let call = hostile_call(world, &target, &result, &mut random);
+        let mut problem = outcome(&call);
+        if turn % 20 == 19 || !problem.is_empty() {
+            let now = sentinels(world.net);
+            problem.push_str(&diff(&before, &now));
+            before = now;
+        }
+        tally.count(&format!("{call:?}"), &problem);
+    }
+    // And it still does its work.
+    let pod = Target::of(&world.net.container());
+    let worked = world.add(&pod).and_then(|result| world.del(&pod, &result));
+    tally.count(
+        "ADD and DEL after all that",
+        &worked.err().map(|answer| format!("{answer:?}")).unwrap_or_default(),
+    );
+}
+
+/// What is wrong with how the call ended.
+fn outcome(call: &Call) -> String {
+    let mut child = call.start();
+    if let Some(answer) = wait(&mut child, Duration::from_secs(20)) {
+        return answer.unclean().unwrap_or_default();
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    "hangs".to_owned()
 }
 
 #[test]

@@ -3,10 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use cnibox_testkit::sandbox;
 use serde_json::Value;
 
-use crate::fixture::{Target, World, wait};
+use crate::fixture::{Answer, Side, Target, World, on_each, wait};
 use crate::networks;
 use crate::report::{Random, Tally, rounds, sides};
 
@@ -66,53 +65,60 @@ fn round(
 }
 
 /// GC with the neighbour as the only living attachment.
-fn collect(world: &World<'_>) -> Result<(), crate::fixture::Answer> {
+fn collect(world: &World<'_>) -> Result<(), Answer> {
     world.gc(Some(&[&world.neighbour]))
 }
 
 #[test]
 fn a_killed_call_is_cleaned_by_the_next_del_or_gc() {
     for side in sides() {
-        let mut tally = Tally::default();
-        let (mut kills, mut rounds_done) = (0, 0);
+        let (mut tally, mut kills) = (Tally::default(), 0);
         let networks = networks::all();
         let each = rounds(72, 504).div_ceil(networks.len() * 2);
-        for (number, network) in networks.into_iter().enumerate() {
-            sandbox(|net| {
-                let mut random = Random::new(7 + number as u64);
-                let world = World::new(net, network, side);
-                let mut before = world.host();
-                for verb in ["ADD", "DEL"] {
-                    let usual = usual(&world, verb, &Target::of(&net.container()));
-                    let usual = u32::try_from(usual.as_micros()).expect("less than an hour");
-                    for turn in 0..each {
-                        let target = Target::of(&net.container());
-                        let moment = Duration::from_micros(random.below(usual as usize + 500) as u64);
-                        // The Go plugins have no GC.
-                        let by_gc = verb == "ADD" && turn % 3 == 2 && side == crate::fixture::Side::Ours;
-                        let (killed, mut problem) = round(&world, verb, &target, (&before, moment, by_gc));
-                        if problem.is_empty() && turn % 4 == 0 {
-                            problem = world.next_works(&before, &target);
-                        }
-                        kills += usize::from(killed);
-                        rounds_done += 1;
-                        let what =
-                            format!("{verb} on {} killed after {moment:?}, gc {by_gc}", world.network.label);
-                        let broken = !problem.is_empty();
-                        tally.count(&what, &problem);
-                        if broken {
-                            // The next round is measured against what this one left, not against the beginning.
-                            before = world.host();
-                        }
-                        net.run("ip", &["netns", "del", &target.id]);
-                    }
-                }
-            });
-        }
+        on_each(networks, side, |number, world| {
+            for verb in ["ADD", "DEL"] {
+                kills += kill_each_time(world, verb, (each, Random::new(7 + number as u64)), &mut tally);
+            }
+        });
         assert!(
-            kills > rounds_done / 2,
-            "only {kills} of {rounds_done} calls still ran when they were killed"
+            kills > tally.runs / 2,
+            "only {kills} of {} calls still ran when they were killed",
+            tally.runs
         );
         tally.close("kill -9 at a random moment of ADD or DEL, then DEL or GC", side);
     }
+}
+
+/// So many rounds of one verb on one network; how many calls were really killed.
+fn kill_each_time(
+    world: &World<'_>,
+    verb: &str,
+    (times, mut random): (usize, Random),
+    tally: &mut Tally,
+) -> usize {
+    let mut before = world.host();
+    let usual = usual(world, verb, &Target::of(&world.net.container())).as_micros();
+    let usual = usize::try_from(usual).expect("less than an hour");
+    let mut kills = 0;
+    for turn in 0..times {
+        let target = Target::of(&world.net.container());
+        let moment = Duration::from_micros(random.below(usual + 500) as u64);
+        // The Go plugins have no GC.
+        let by_gc = verb == "ADD" && turn % 3 == 2 && world.side == Side::Ours;
+        let (killed, mut problem) = round(world, verb, &target, (&before, moment, by_gc));
+        if problem.is_empty() && turn % 4 == 0 {
+            problem = world.next_works(&before, &target);
+        }
+        kills += usize::from(killed);
+        tally.count(
+            &format!("{verb} on {} killed after {moment:?}, gc {by_gc}", world.network.label),
+            &problem,
+        );
+        if !problem.is_empty() {
+            // The next round is measured against what this one left, not against the beginning.
+            before = world.host();
+        }
+        world.net.run("ip", &["netns", "del", &target.id]);
+    }
+    kills
 }

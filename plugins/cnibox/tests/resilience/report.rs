@@ -52,6 +52,7 @@ impl Tally {
     /// # Panics
     /// When ours are not.
     #[track_caller]
+    #[expect(clippy::print_stdout, reason = "what the Go plugins left is for people to read")]
     pub(crate) fn close(self, scenario: &str, side: Side) {
         if let Some(path) = std::env::var_os(TABLE) {
             let row = json!({"scenario": scenario, "side": side.name(), "runs": self.runs, "bad": self.bad});
