@@ -7,7 +7,7 @@ use cnibox_spec::{
     CniResult, CniVersion, Code, ContainerId, ErrorObject, IfName, Json, NetnsPath, NetworkName,
     VersionNumber, list, print_error, print_result, quoted_list,
 };
-use cnibox_sys::{Env, Exit, Failure, Host, Sys, Verb};
+use cnibox_sys::{Env, Exit, Failure, Host, Owner, Stage, Sys, Verb};
 use serde::Deserialize;
 
 use crate::environment::{self, Command};
@@ -101,11 +101,7 @@ fn perform(
     let input = Input { conf, verb, env: &env };
     let mut sys = Sys::new(host, stdin);
     match verb {
-        Verb::Add => {
-            let result = (verbs.add)(&input, add_args(&env)?, &mut sys)?;
-            let printed = print_result(conf.version, &result);
-            Ok(Some(printed.map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))?))
-        }
+        Verb::Add => add(verbs, &input, add_args(&env)?, &mut sys).map(Some),
         Verb::Check => (verbs.check)(&input, add_args(&env)?, &mut sys).map(|()| None),
         Verb::Del => (verbs.del)(&input, del_args(&env)?, &mut sys).map(|()| None),
         Verb::Status => (verbs.status)(&input, &mut sys).map(|()| None),
@@ -113,6 +109,35 @@ fn perform(
             Some(valid) => (verbs.gc)(&input, GcArgs { valid }, &mut sys).map(|()| None),
             None => Ok(None),
         },
+    }
+}
+
+/// ADD. The attachment that a plugin further down the chain is to complete is no living one before it has: when the
+/// plugin fails, for whatever reason, or is killed, the next ADD may replace it.
+fn add(verbs: &Verbs, input: &Input<'_>, args: AddArgs, sys: &mut Sys<'_>) -> Result<String, Failure> {
+    let owner = Owner::new(&input.conf.network, &args.container, &args.ifname);
+    // Whether it can be read is the plugin's business.
+    let prev_result = input.conf.prev_result().ok().flatten();
+    let mark = |sys: &mut Sys<'_>, stage| {
+        prev_result.as_ref().map_or(Ok(()), |prev| sys.mark_attachment(prev, &owner, stage))
+    };
+    // A plugin that may not write links fails, if it must, where it needs to.
+    let _ = mark(sys, Stage::Pending);
+    let added = (verbs.add)(input, args, sys).and_then(|result| {
+        let printed = print_result(input.conf.version, &result);
+        printed.map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
+    });
+    match added {
+        Ok(document) => {
+            let _ = mark(sys, Stage::Ready);
+            Ok(document)
+        }
+        Err(mut failure) => {
+            if let Err(error) = mark(sys, Stage::Failed) {
+                failure.add_details(&error.to_string());
+            }
+            Err(failure)
+        }
     }
 }
 

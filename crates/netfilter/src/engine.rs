@@ -2,7 +2,8 @@
 //! Applies batches and answers questions, over the transport that fits the host and the rules.
 
 use std::ffi::{OsStr, OsString};
-use std::time::Duration;
+use std::hash::{BuildHasher, Hasher};
+use std::time::{Duration, Instant};
 
 use crate::batch::{Batch, Change, Op, RuleInfo, TableRef};
 use crate::commit::commit;
@@ -13,9 +14,11 @@ use crate::kernel::socket::Socket;
 use crate::plan::{AnyRule, Reader, Step, Wanted, plan};
 use crate::xt::{self, Canon, Match};
 
-const ATTEMPTS: u32 = 32;
+/// How long others may keep changing the ruleset between a look and the change that is based on it. A crowd of
+/// `iptables` processes does for seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// How rules of the iptables dialect are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -200,17 +203,21 @@ impl Engine {
         }
         let form = self.form(changes);
         let socket = self.socket()?;
-        let mut pause = FIRST_PAUSE;
-        for _ in 0..ATTEMPTS {
+        let (mut pause, deadline) = (FIRST_PAUSE, Instant::now() + PATIENCE);
+        let mut attempts = 0;
+        loop {
             let generation = socket.generation()?;
             let steps = plan(changes, socket)?;
             if steps.is_empty() || commit(socket, generation, &steps, form)? {
                 return Ok(());
             }
-            std::thread::sleep(pause);
+            attempts += 1;
+            if Instant::now() >= deadline {
+                return Err(Error::Contended { attempts });
+            }
+            std::thread::sleep(pause.mul_f64(random_share()));
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
-        Err(Error::Contended { attempts: ATTEMPTS })
     }
 
     fn apply_tool(&mut self, family: xt::Family, changes: &[&Change]) -> Result<()> {
@@ -248,6 +255,13 @@ impl Engine {
             none => Ok(none.insert(Socket::open()?)),
         }
     }
+}
+
+/// Between 0 and 1. Processes that were refused together must not come back together.
+fn random_share() -> f64 {
+    // The standard library seeds its hashers from the kernel's random numbers.
+    let random = std::hash::RandomState::new().build_hasher().finish();
+    f64::from((random & 0xffff) as u16) / f64::from(u16::MAX)
 }
 
 /// True for rules that have no native encoding.

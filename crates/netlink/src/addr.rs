@@ -148,7 +148,7 @@ pub(crate) fn as_addr(message: RouteNetlinkMessage) -> Option<Addr> {
 
 /// `None` for a message without an address, which the kernel does not send.
 #[expect(clippy::wildcard_enum_match_arm, reason = "attributes nobody asks about")]
-fn decode(message: AddressMessage) -> Option<Addr> {
+pub(crate) fn decode(message: AddressMessage) -> Option<Addr> {
     let (mut local, mut address, mut broadcast, mut label) = (None, None, None, None);
     let mut flags = u32::from(message.header.flags.bits());
     for attribute in message.attributes {

@@ -36,6 +36,8 @@ pub use monitor::{Monitor, Settled, Waited};
 pub use qdisc::Tbf;
 pub use route::{NextHop, Route, RouteSpec, TABLE_LOCAL, TABLE_MAIN};
 pub use rtnl::Rtnl;
+#[cfg(feature = "fuzzing")]
+pub use rtnl::decode_anything;
 pub use rule::{Rule, RuleSpec};
 pub use socket::{Multicast, Protocol, Socket};
 pub use tun::{TapSpec, link_add_tap};

@@ -128,7 +128,7 @@ impl Tbf {
     }
 
     /// `None` for other disciplines.
-    fn decode(message: &TcMessage) -> Option<Self> {
+    pub(crate) fn decode(message: &TcMessage) -> Option<Self> {
         let is_tbf = message.attributes.iter().any(|a| matches!(a, TcAttribute::Kind(kind) if kind == TBF));
         let options = message.attributes.iter().find_map(options).filter(|_| is_tbf)?;
         let mut raw = vec![0; options.value_len()];

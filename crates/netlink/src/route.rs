@@ -315,7 +315,7 @@ fn as_route(message: RouteNetlinkMessage) -> Option<Route> {
 
 /// `None` for families other than IPv4 and IPv6.
 #[expect(clippy::wildcard_enum_match_arm, reason = "three dozen families")]
-fn decode(message: RouteMessage) -> Option<Route> {
+pub(crate) fn decode(message: RouteMessage) -> Option<Route> {
     let header = message.header.clone();
     let any = match header.address_family {
         AddressFamily::Inet => IpAddr::from(Ipv4Addr::UNSPECIFIED),

@@ -162,6 +162,34 @@ fn kernel_text(attributes: &[u8]) -> Option<String> {
         .map(|attribute| String::from_utf8_lossy(attribute.value()).trim_end_matches('\0').to_owned())
 }
 
+/// Decodes every packet of a datagram in every way that this crate knows. For fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub fn decode_anything(datagram: &[u8]) {
+    use netlink_packet_route::RouteNetlinkMessage as Route;
+
+    for packet in packets::<Route>(datagram).flatten() {
+        if let NetlinkPayload::InnerMessage(message) = packet.payload.clone() {
+            decode_message(message);
+        }
+        let _ = Replies { messages: Vec::new(), interrupted: false }.take(packet);
+    }
+}
+
+#[cfg(feature = "fuzzing")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "what nobody asks for")]
+fn decode_message(message: netlink_packet_route::RouteNetlinkMessage) {
+    use netlink_packet_route::RouteNetlinkMessage as Route;
+
+    match message {
+        Route::NewLink(link) | Route::DelLink(link) => drop(crate::link::decode(link)),
+        Route::NewAddress(addr) | Route::DelAddress(addr) => drop(crate::addr::decode(addr)),
+        Route::NewRoute(route) | Route::DelRoute(route) => drop(crate::route::decode(route)),
+        Route::NewQueueDiscipline(qdisc) => drop(crate::Tbf::decode(&qdisc)),
+        Route::NewRule(rule) | Route::DelRule(rule) => drop(crate::rule::decode(rule)),
+        _ => {}
+    }
+}
+
 const NETLINK_HEADER: usize = 16;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 

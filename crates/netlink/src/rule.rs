@@ -86,7 +86,7 @@ fn as_rule(message: RouteNetlinkMessage) -> Option<Rule> {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "attributes and families nobody asks about")]
-fn decode(message: RuleMessage) -> Option<Rule> {
+pub(crate) fn decode(message: RuleMessage) -> Option<Rule> {
     let family = match message.header.family {
         AddressFamily::Inet => Family::V4,
         AddressFamily::Inet6 => Family::V6,

@@ -16,9 +16,9 @@ pub struct Owner {
 /// How far an attachment got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its ADD is running, or was killed.
+    /// The ADD of a plugin of its chain is running, or was killed.
     Pending,
-    /// The main plugin's ADD succeeded.
+    /// Every plugin so far succeeded.
     Ready,
     /// A later plugin of the chain failed its ADD.
     Failed,
@@ -90,17 +90,22 @@ const MARK: &str = "cnibox";
 const NAME_LIMIT: usize = 100;
 
 impl Sys<'_> {
-    /// Notes on the attachment's host link that a later plugin of the chain failed. A runtime that tries ADD again
-    /// without DEL (Nomad does) then gets a clean start instead of "already exists".
+    /// Notes on the attachment's host link how far a later plugin of the chain is. A runtime that tries ADD again
+    /// without DEL (Nomad does) gets a clean start when that plugin failed or was killed, instead of "already exists".
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn mark_attachment_failed(&mut self, prev_result: &CniResult, owner: &Owner) -> Result<(), Failure> {
+    pub fn mark_attachment(
+        &mut self,
+        prev_result: &CniResult,
+        owner: &Owner,
+        stage: Stage,
+    ) -> Result<(), Failure> {
         for interface in prev_result.interfaces.iter().filter(|interface| interface.sandbox.is_empty()) {
             let rtnl = self.host()?;
             let Some(link) = rtnl.link_by_name_if_present(&interface.name)? else { continue };
             if owner.stage_of(&link).is_some() {
-                rtnl.link_set_alias(link.index, &owner.alias(Stage::Failed))?;
+                rtnl.link_set_alias(link.index, &owner.alias(stage))?;
             }
         }
         Ok(())

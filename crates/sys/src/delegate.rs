@@ -105,6 +105,12 @@ impl Coded for DelegateError {
     }
 }
 
+impl DelegateError {
+    fn is_transient(&self) -> bool {
+        self.passed_through().is_some_and(|object| object.code == Code::TRY_AGAIN_LATER)
+    }
+}
+
 impl Sys<'_> {
     /// Calls `plugin` with ADD, this call's environment and configuration, and reads its result. `version` is the
     /// configuration's `cniVersion`, which a result without one has too.
@@ -140,6 +146,10 @@ impl Sys<'_> {
         if let Some(address) = reserved
             && self.pod_has_address(address)?
         {
+            return Err(failure.into());
+        }
+        // It gave up waiting before it did anything, and would only wait as long again.
+        if failure.is_transient() {
             return Err(failure.into());
         }
         let undone = self.delegate(Verb::Del, plugin);

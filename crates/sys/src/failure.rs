@@ -108,7 +108,12 @@ fn kernel_text<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
 impl Coded for cnibox_netlink::Error {}
 impl Coded for cnibox_netns::Error {}
 impl Coded for cnibox_netns::sysctl::Error {}
-impl Coded for cnibox_netfilter::Error {}
+
+impl Coded for cnibox_netfilter::Error {
+    fn code(&self) -> Code {
+        if self.is_transient() { Code::TRY_AGAIN_LATER } else { Code::INTERNAL }
+    }
+}
 
 impl Coded for ArgsError {
     fn code(&self) -> Code {

@@ -58,10 +58,12 @@ impl Memory {
         let path = self.path(memo);
         // The directory may vanish with another interface of the container between the two steps.
         for _ in 0..2 {
-            if let Some(parent) = path.parent() {
-                let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(parent);
+            let mut directory = fs::DirBuilder::new();
+            let _ = directory.mode(0o700).recursive(true).create(&self.dir);
+            if let Some(parent) = path.parent().filter(|parent| self.is_real(parent)) {
+                let _ = directory.recursive(false).create(parent);
             }
-            if write(&path, memo).is_ok() {
+            if !self.is_real(&path) || write(&path, memo).is_ok() {
                 return;
             }
         }
@@ -70,13 +72,15 @@ impl Memory {
     /// What is remembered of this attachment.
     #[must_use]
     pub fn recall(&self, attachment: &Memo) -> Option<Memo> {
-        read(&self.path(attachment)).filter(|memo| memo.is_about(attachment))
+        let path = self.path(attachment);
+        self.is_real(&path).then(|| read(&path))?.filter(|memo| memo.is_about(attachment))
     }
 
     /// Forgets the attachment.
     pub fn forget(&self, attachment: &Memo) {
         let path = self.path(attachment);
-        if fs::remove_file(&path).is_ok()
+        if self.is_real(&path)
+            && fs::remove_file(&path).is_ok()
             && let Some(parent) = path.parent()
         {
             // Other interfaces of the container keep it.
@@ -87,13 +91,26 @@ impl Memory {
     /// Every attachment of the container that is remembered.
     #[must_use]
     pub fn of_container(&self, container: &str) -> Vec<Memo> {
-        memos(&self.dir.join(component(container))).filter(|memo| memo.container == container).collect()
+        let dir = self.dir.join(component(container));
+        self.memos(&dir).into_iter().filter(|memo| memo.container == container).collect()
     }
 
     /// Everything that is remembered.
     #[must_use]
     pub fn all(&self) -> Vec<Memo> {
-        entries(&self.dir).flat_map(|dir| memos(&dir)).collect()
+        entries(&self.dir).flat_map(|dir| self.memos(&dir)).collect()
+    }
+
+    fn memos(&self, dir: &Path) -> Vec<Memo> {
+        entries(dir).filter(|path| self.is_real(path)).filter_map(|path| read(&path)).collect()
+    }
+
+    /// Whether no directory of ours on the way to `path` is a link to somewhere else.
+    fn is_real(&self, path: &Path) -> bool {
+        let is_directory = |dir: &Path| fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir());
+        let mut parents = path.ancestors().skip(1);
+        let ours = parents.by_ref().take_while(|dir| *dir != self.dir).all(is_directory);
+        ours && is_directory(&self.dir) && self.dir.parent().is_none_or(is_directory)
     }
 
     fn path(&self, memo: &Memo) -> PathBuf {
@@ -106,10 +123,6 @@ impl Memory {
 /// Identifiers are plain names; one that is too long for a file is there by its hash.
 fn component(name: &str) -> String {
     if name.len() <= NAME_LIMIT { name.to_owned() } else { format!("+{}", sha512_prefix(&[name], 64)) }
-}
-
-fn memos(dir: &Path) -> impl Iterator<Item = Memo> + use<> {
-    entries(dir).filter_map(|path| read(&path))
 }
 
 fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {

@@ -14,7 +14,7 @@ mod plan;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netlink::{Error, Link, Tbf};
 use cnibox_spec::{CniResult, CniVersion, Interface, quoted};
-use cnibox_sys::{Coded, Failure, Owner, Place, Sys};
+use cnibox_sys::{Coded, Failure, Place, Sys};
 use thiserror::Error as ThisError;
 
 pub use config::{Config, ConfigError};
@@ -60,13 +60,7 @@ impl Plugin for Bandwidth {
         if request.config.is_unlimited() {
             return Ok(result.clone());
         }
-        apply::add(request, result, sys).map_err(|mut failure| {
-            let owner = Owner::new(&request.conf.network, &request.args.container, &request.args.ifname);
-            if let Err(error) = sys.mark_attachment_failed(result, &owner) {
-                failure.add_details(&error.to_string());
-            }
-            failure
-        })
+        apply::add(request, result, sys)
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {

@@ -49,8 +49,9 @@ fn failure(verb: &str, pod: &Container, conf: &Value) -> String {
 fn connected(net: &Sandbox) -> Container {
     let pod = net.container();
     net.run("ip", &["link", "add", "host0", "type", "veth", "peer", "name", "eth0", "netns", &pod.id]);
-    net.run("ip", &["link", "set", "host0", "up"]);
-    for args in ["link set lo up", "link set eth0 up"] {
+    // Link-local addresses come some time after the carrier and would be taken for the plugin's.
+    net.run("ip", &["link", "set", "host0", "addrgenmode", "none", "up"]);
+    for args in ["link set lo up", "link set eth0 addrgenmode none up"] {
         net.run_in(&pod, "ip", &args.split(' ').collect::<Vec<_>>());
     }
     pod

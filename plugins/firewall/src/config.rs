@@ -164,7 +164,7 @@ impl Shape {
             "" => DEFAULT_ADMIN_CHAIN.to_owned(),
             name if is_chain_name(name) => name.to_owned(),
             // Nothing can have been added to such a chain.
-            _ if verb == Verb::Del => DEFAULT_ADMIN_CHAIN.to_owned(),
+            _ if matches!(verb, Verb::Del | Verb::Gc) => DEFAULT_ADMIN_CHAIN.to_owned(),
             name => return Err(ConfigError::AdminChain(name.to_owned())),
         };
         let zone = if self.firewalld_zone.is_empty() { DEFAULT_ZONE.to_owned() } else { self.firewalld_zone };

@@ -20,7 +20,7 @@ use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request
 use cnibox_netfilter::xt::{Rule, Table};
 use cnibox_netfilter::{Batch, Error, Family, Flavour, TableRef};
 use cnibox_spec::{CniResult, CniVersion, Code};
-use cnibox_sys::{Coded, Failure, Memo, Memory, Owner, Sys, Txn, Undo};
+use cnibox_sys::{Coded, Failure, Memo, Memory, Sys, Txn, Undo};
 use thiserror::Error;
 
 pub use config::{Backend, Config, ConfigError, IngressPolicy};
@@ -79,16 +79,8 @@ impl Plugin for Firewall {
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
         let config = &request.config;
         let result = config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
-        let outcome = plan::desired(config, result)
-            .map_err(Failure::from)
-            .and_then(|desired| admit(request, sys, desired));
-        if let Err(mut failure) = outcome {
-            let owner = Owner::new(&request.conf.network, &request.args.container, &request.args.ifname);
-            if let Err(error) = sys.mark_attachment_failed(result, &owner) {
-                failure.add_details(&error.to_string());
-            }
-            return Err(failure);
-        }
+        let desired = plan::desired(config, result)?;
+        admit(request, sys, desired)?;
         Ok(result.clone())
     }
 
@@ -145,6 +137,10 @@ fn admit(
     let backend = Backend::choose(config.backend, sys.env());
     let memory = Memory::of(Firewall::NAME);
     let attachment = Memo::new(&request.conf.network, &request.args.container, &request.args.ifname);
+    let superseded = superseded(&memory, &attachment, config);
+    if !superseded.is_empty() {
+        withdraw(config, superseded, sys)?;
+    }
     if !desired.is_empty() {
         memory.note(&Memo { notes: notes(config), ..attachment.clone() });
     }
@@ -190,6 +186,22 @@ fn install(sys: &mut Sys<'_>, desired: &[Desired]) -> Result<(), Failure> {
             sys.engine().and_then(|engine| engine.apply(&batch)).map_err(FirewallError::of)
         })
     })
+}
+
+/// The addresses that an earlier ADD of the same attachment was for, when it was not followed by DEL: nobody would know
+/// of their rules any more.
+fn superseded(memory: &Memory, attachment: &Memo, config: &Config) -> BTreeSet<IpAddr> {
+    let Some(earlier) = memory.recall(attachment) else { return BTreeSet::new() };
+    let mut gone = addresses(&earlier);
+    let current = notes(config);
+    gone.retain(|ip| !current.contains(&ip.to_string()));
+    if !gone.is_empty() {
+        for other in memory.all().iter().filter(|other| !other.is_about(attachment)) {
+            let in_use = addresses(other);
+            gone.retain(|ip| !in_use.contains(ip));
+        }
+    }
+    gone.into_iter().collect()
 }
 
 /// The rules that a failure may leave behind: over netlink none, since all families are one transaction; with the

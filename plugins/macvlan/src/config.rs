@@ -33,7 +33,9 @@ pub struct Config {
 #[derive(Debug, Error)]
 enum ConfigError {
     #[error("failed to load netconf: {0}")]
-    Decode(#[from] DecodeError),
+    Decode(DecodeError),
+    #[error("failed to load netConf: {0}")]
+    DecodeForDel(DecodeError),
     #[error("unknown macvlan mode: {0:?}")]
     Mode(String),
     #[error("{0}")]
@@ -45,7 +47,7 @@ enum ConfigError {
 impl Coded for ConfigError {
     fn code(&self) -> Code {
         match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::Decode(_) | Self::DecodeForDel(_) => Code::DECODING_FAILURE,
             Self::Args(_) => Code::INVALID_ENVIRONMENT,
             Self::Mode(_) | Self::Mac(_) => Code::INVALID_CONFIG,
         }
@@ -71,7 +73,11 @@ struct Shape {
 impl Config {
     /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
-        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let undecodable = match input.verb {
+            Verb::Del => ConfigError::DecodeForDel,
+            Verb::Add | Verb::Check | Verb::Status | Verb::Gc => ConfigError::Decode,
+        };
+        let shape: Shape = input.decode().map_err(undecodable)?;
         let used = matches!(input.verb, Verb::Add | Verb::Check);
         let mode = match mode_named(&shape.mode) {
             Err(error) if used => return Err(error.into()),

@@ -62,7 +62,7 @@ impl Plugin for Macvlan {
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { conf, config, args } = request;
         sys.open_pod_named(&args.netns)?;
-        sys.parent(config.place, config.master.as_deref())?;
+        sys.parent_and_mtu(config.place, config.master.as_deref(), config.mtu)?;
         let (result, link) = sys.check_interface(Expected {
             netns: &args.netns,
             ifname: &args.ifname,

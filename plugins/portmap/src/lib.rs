@@ -18,7 +18,7 @@ mod setup;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netfilter::{Family, TableRef, xt};
 use cnibox_spec::{CniResult, Code};
-use cnibox_sys::{Coded, Failure, MasqueradeBackend, Owner as Attachment, Sys, Verb};
+use cnibox_sys::{Coded, Failure, MasqueradeBackend, Sys, Verb};
 use thiserror::Error;
 
 pub use config::{Backend, Config, ConfigError, Mapping, Marking};
@@ -89,15 +89,8 @@ impl Plugin for Portmap {
         if request.config.mappings.is_empty() {
             return Ok(prev_result.clone());
         }
-        let outcome =
-            desired(request, sys, Verb::Add).and_then(|desired| setup::install(request, sys, &desired));
-        if let Err(mut failure) = outcome {
-            let owner = Attachment::new(&request.conf.network, &request.args.container, &request.args.ifname);
-            if let Err(error) = sys.mark_attachment_failed(prev_result, &owner) {
-                failure.add_details(&error.to_string());
-            }
-            return Err(failure);
-        }
+        let desired = desired(request, sys, Verb::Add)?;
+        setup::install(request, sys, &desired)?;
         Ok(prev_result.clone())
     }
 

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netlink::{Family, TABLE_LOCAL};
 use cnibox_spec::CniResult;
-use cnibox_sys::{Coded, Failure, Owner, Place, Sys};
+use cnibox_sys::{Coded, Failure, Place, Sys};
 use thiserror::Error;
 
 pub use config::{Config, ConfigError};
@@ -45,13 +45,7 @@ impl Plugin for Sbr {
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
         let previous = request.config.prev_result.as_ref().ok_or(ConfigError::NotChained)?;
-        apply::add(request, previous, sys).map_err(|mut failure| {
-            let owner = Owner::new(&request.conf.network, &request.args.container, &request.args.ifname);
-            if let Err(error) = sys.mark_attachment_failed(previous, &owner) {
-                failure.add_details(&error.to_string());
-            }
-            failure
-        })?;
+        apply::add(request, previous, sys)?;
         Ok(previous.clone())
     }
 

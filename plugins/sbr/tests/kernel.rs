@@ -49,10 +49,11 @@ fn failure(verb: &str, pod: &Container, conf: &Value) -> String {
 fn connected(net: &Sandbox) -> Container {
     let pod = net.container();
     net.run("ip", &["link", "add", "host0", "type", "veth", "peer", "name", "eth0", "netns", &pod.id]);
-    net.run("ip", &["link", "set", "host0", "up"]);
+    // Link-local addresses come some time after the carrier and would be taken for the plugin's.
+    net.run("ip", &["link", "set", "host0", "addrgenmode", "none", "up"]);
     for args in [
         "link set lo up",
-        "link set eth0 up",
+        "link set eth0 addrgenmode none up",
         "address add 192.168.1.209/24 dev eth0",
         "address add 2001:db8::209/64 dev eth0 nodad",
         "route add 10.9.0.0/16 via 192.168.1.1 dev eth0",

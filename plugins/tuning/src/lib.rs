@@ -15,7 +15,7 @@ mod sysctls;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_spec::CniResult;
-use cnibox_sys::{Failure, Owner, Sys};
+use cnibox_sys::{Failure, Sys};
 
 pub use config::{Config, ConfigError};
 
@@ -32,13 +32,8 @@ impl Plugin for Tuning {
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
         let previous = request.config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
-        apply::add(request, sys).map(|()| apply::result(request, previous)).map_err(|mut failure| {
-            let owner = Owner::new(&request.conf.network, &request.args.container, &request.args.ifname);
-            if let Err(error) = sys.mark_attachment_failed(previous, &owner) {
-                failure.add_details(&error.to_string());
-            }
-            failure
-        })
+        apply::add(request, sys)?;
+        Ok(apply::result(request, previous))
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {

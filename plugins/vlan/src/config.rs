@@ -58,15 +58,16 @@ struct Shape {
 }
 
 impl Config {
-    /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else.
+    /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else; CHECK
+    /// finds out by itself that there is no such parent or VLAN.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
         let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
-        let used = matches!(input.verb, Verb::Add | Verb::Check);
-        if used && shape.master.is_empty() {
+        let adding = input.verb == Verb::Add;
+        if adding && shape.master.is_empty() {
             return Err(ConfigError::NoMaster.into());
         }
         let id = match u16::try_from(shape.id).ok().filter(|id| *id <= MAX_ID) {
-            None if used => return Err(ConfigError::Id(shape.id).into()),
+            None if adding => return Err(ConfigError::Id(shape.id).into()),
             id => id.unwrap_or_default(),
         };
         Ok(Self {

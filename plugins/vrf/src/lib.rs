@@ -8,7 +8,7 @@ mod config;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netlink::{Error, Link, LinkData, Rtnl};
 use cnibox_spec::{CniResult, CniVersion};
-use cnibox_sys::{Coded, Failure, Owner, Sys};
+use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error as ThisError;
 
 pub use config::{Config, ConfigError};
@@ -45,14 +45,7 @@ impl Plugin for Vrf {
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
         let previous = request.config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
-        apply::add(request, sys).map_err(|failure| {
-            let mut failure = failure.prefixed("cmdAdd failed: ");
-            let owner = Owner::new(&request.conf.network, &request.args.container, &request.args.ifname);
-            if let Err(error) = sys.mark_attachment_failed(previous, &owner) {
-                failure.add_details(&error.to_string());
-            }
-            failure
-        })?;
+        apply::add(request, sys).map_err(|failure| failure.prefixed("cmdAdd failed: "))?;
         Ok(previous.clone())
     }
 

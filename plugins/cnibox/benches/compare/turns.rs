@@ -69,10 +69,10 @@ struct Leaving<'a> {
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         // A poisoned state says enough.
-        if let Ok(mut state) = self.turns.state.lock() {
-            if state.left.is_none() {
-                state.left = self.reason.take();
-            }
+        if let Ok(mut state) = self.turns.state.lock()
+            && state.left.is_none()
+        {
+            state.left = self.reason.take();
         }
         self.turns.passed.notify_all();
     }

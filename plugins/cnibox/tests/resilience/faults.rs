@@ -1,1 +1,221 @@
 // SPDX-License-Identifier: Apache-2.0
+//! System calls that fail, each in turn: a clean error or success, nothing left after DEL, and the next ADD works.
+
+use std::collections::BTreeMap;
+
+use cnibox_testkit::{sandbox, skip};
+use serde_json::Value;
+
+use crate::fixture::{Answer, Call, Side, Target, World};
+use crate::networks::{self, Network};
+use crate::report::{Random, Tally, rounds, sides};
+
+/// What can fail, and how. The errors are those that the call has in its manual page, or that interruption and
+/// exhaustion bring.
+const FAULTS: &[(&str, &[&str])] = &[
+    ("sendto", &["ENOBUFS", "EPERM", "EINTR", "ENOMEM"]),
+    ("sendmsg", &["ENOBUFS", "EPERM", "ENOMEM"]),
+    ("recvfrom", &["EINTR", "ENOBUFS", "ENOMEM"]),
+    ("recvmsg", &["EINTR", "ENOBUFS", "ENOMEM"]),
+    ("socket", &["EMFILE", "EPERM", "ENOMEM"]),
+    ("bind", &["EADDRINUSE", "ENOMEM"]),
+    ("setsockopt", &["ENOPROTOOPT", "EPERM"]),
+    ("openat", &["EMFILE", "EPERM", "ENOMEM", "EINTR", "ENOSPC"]),
+    ("setns", &["EPERM", "ENOMEM"]),
+    ("read", &["EIO", "EINTR"]),
+    ("pread64", &["EIO", "EINTR"]),
+    ("write", &["ENOSPC", "EINTR", "EIO"]),
+    ("pwrite64", &["ENOSPC", "EIO", "EINTR"]),
+    ("linkat", &["ENOSPC", "EEXIST", "EPERM"]),
+    ("unlinkat", &["EBUSY", "EPERM"]),
+    ("unlink", &["EBUSY"]),
+    ("rename", &["ENOSPC", "EPERM"]),
+    ("renameat", &["ENOSPC", "EPERM"]),
+    ("flock", &["EINTR", "ENOLCK"]),
+    ("mkdir", &["ENOSPC", "EPERM"]),
+    ("mkdirat", &["ENOSPC", "EPERM"]),
+    ("rmdir", &["EBUSY"]),
+    ("ftruncate", &["EIO", "ENOSPC"]),
+    ("fstat", &["ENOMEM"]),
+    ("newfstatat", &["ENOMEM", "EACCES"]),
+    ("statx", &["ENOMEM", "EACCES"]),
+    ("getdents64", &["ENOMEM"]),
+    ("poll", &["EINTR", "ENOMEM"]),
+    ("ppoll", &["EINTR", "ENOMEM"]),
+    ("clone3", &["EAGAIN"]),
+    ("fsync", &["EIO"]),
+    ("sync_file_range", &["EIO", "ENOSPC"]),
+];
+
+/// A fault: the n-th call of `syscall` fails with `error`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fault {
+    syscall: &'static str,
+    error: &'static str,
+    when: usize,
+}
+
+impl Fault {
+    /// The command that a plugin runs under.
+    fn injector(&self) -> Vec<String> {
+        let inject = format!("inject={}:error={}:when={}", self.syscall, self.error, self.when);
+        ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={}", self.syscall), "-e", &inject]
+            .map(str::to_owned)
+            .to_vec()
+    }
+}
+
+/// How often a call makes which system call.
+fn counts(call: &Call) -> (Answer, BTreeMap<&'static str, usize>) {
+    let log = "/run/testkit/strace.log";
+    let names: Vec<_> = FAULTS.iter().map(|(name, _)| format!("?{name}")).collect();
+    let under = ["strace", "-f", "-qq", "-o", log, "-e", &format!("trace={}", names.join(","))];
+    let answer = Call { under: under.map(str::to_owned).to_vec(), ..call.clone() }.run();
+    let log = std::fs::read_to_string(log).expect("strace's log");
+    let count = |name: &str| {
+        let begins = |line: &&str| {
+            line.split_whitespace().nth(1).is_some_and(|word| word.starts_with(&format!("{name}(")))
+        };
+        log.lines().filter(begins).count()
+    };
+    (answer, FAULTS.iter().map(|(name, _)| (*name, count(name))).filter(|(_, count)| *count > 0).collect())
+}
+
+/// Every fault that a call can suffer.
+fn faults(counts: &BTreeMap<&'static str, usize>) -> Vec<Fault> {
+    let mut all = Vec::new();
+    for (syscall, errors) in FAULTS {
+        for when in 1..=counts.get(syscall).copied().unwrap_or_default() {
+            all.extend(errors.iter().map(|error| Fault { syscall, error, when }));
+        }
+    }
+    all
+}
+
+/// The answer of a call under a fault: clean, unless the fault took its voice.
+fn judged(answer: &Answer, fault: &Fault) -> String {
+    let mute = fault.syscall == "write" && answer.stdout.is_empty() && answer.status == Some(1);
+    // The standard library gives up without a word when it cannot even start.
+    let unborn = matches!(fault.syscall, "poll") && fault.when == 1;
+    // A thread that cannot return to its own namespace must not go on (crates/netns).
+    let astray = fault.syscall == "setns" && answer.status.is_none();
+    match answer.unclean() {
+        Some(problem) if !mute && !unborn && !astray => problem + "\n",
+        _ => String::new(),
+    }
+}
+
+/// ADD of the chain with a fault in the plugin at `index`, then DEL.
+fn fail_add(world: &World<'_>, index: usize, fault: &Fault, target: &Target) -> String {
+    let mut prev = Value::Null;
+    let mut problem = String::new();
+    for plugin in 0..=index {
+        let mut call = world.call(plugin, "ADD", target, &prev);
+        if plugin == index {
+            call.under = fault.injector();
+        }
+        let answer = call.run();
+        if plugin == index {
+            problem = judged(&answer, fault);
+        }
+        prev = answer.json();
+    }
+    if let Err(answer) = world.del(target, &Value::Null) {
+        problem.push_str(&format!("DEL: {answer:?}\n"));
+    }
+    problem
+}
+
+/// DEL with a fault in the plugin at `index`; then, as runtimes do, DEL again.
+fn fail_del(world: &World<'_>, index: usize, fault: &Fault, target: &Target) -> String {
+    let result = match world.add(target) {
+        Ok(result) => result,
+        Err(answer) => return format!("ADD before DEL: {answer:?}\n"),
+    };
+    let mut call = world.call(index, "DEL", target, &result);
+    call.under = fault.injector();
+    let mut problem = judged(&call.run(), fault);
+    if let Err(answer) = world.del(target, &result) {
+        problem.push_str(&format!("DEL again: {answer:?}\n"));
+    }
+    problem
+}
+
+/// Networks whose chains have every plugin with every backend.
+fn chains() -> Vec<Network> {
+    vec![networks::v4(), networks::native(), networks::spoofchk(), networks::isolated()]
+}
+
+/// The faults of one plugin's verb that this run tries: all of them, or an even sample.
+fn sample(all: Vec<Fault>, wanted: usize, random: &mut Random) -> Vec<Fault> {
+    let mut all = all;
+    while all.len() > wanted {
+        all.swap_remove(random.below(all.len()));
+    }
+    all
+}
+
+/// All faults of one plugin on one network.
+fn inject(world: &World<'_>, index: usize, wanted: usize, tally: &mut Tally) {
+    let mut random = Random::new(17 + index as u64);
+    let mut before = world.host();
+    for verb in ["ADD", "DEL"] {
+        let target = Target::of(&world.net.container());
+        let mut prev = Value::Null;
+        for plugin in 0..index {
+            prev = world.call(plugin, "ADD", &target, &prev).run().json();
+        }
+        let (mut answer, mut seen) = counts(&world.call(index, "ADD", &target, &prev));
+        assert!(answer.ok(), "{answer:?}");
+        if verb == "DEL" {
+            (answer, seen) = counts(&world.call(index, "DEL", &target, &answer.json()));
+            assert!(answer.ok(), "{answer:?}");
+        }
+        world.del(&target, &Value::Null).expect("DEL");
+        for (turn, fault) in sample(faults(&seen), wanted, &mut random).into_iter().enumerate() {
+            let target = Target::of(&world.net.container());
+            let mut problem = match verb {
+                "ADD" => fail_add(world, index, &fault, &target),
+                _ => fail_del(world, index, &fault, &target),
+            };
+            problem.push_str(&world.left(&before, &target));
+            if problem.is_empty() && turn % 8 == 0 {
+                problem = world.next_works(&before, &target);
+            }
+            let what =
+                format!("{verb} of {} on {} with {fault:?}", world.network.kind(index), world.network.label);
+            if !problem.is_empty() {
+                before = world.host();
+            }
+            tally.count(&what, &problem);
+            world.net.run("ip", &["netns", "del", &target.id]);
+        }
+    }
+}
+
+#[test]
+fn whatever_system_call_fails_nothing_is_left() {
+    sandbox(|net| {
+        // Nested tracing and some containers forbid it.
+        let probe = net
+            .netns()
+            .run(|| std::process::Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status());
+        if !probe.is_ok_and(|status| status.is_ok_and(|status| status.success())) {
+            return skip("strace cannot trace here");
+        }
+        for side in sides() {
+            let mut tally = Tally::default();
+            // The long form tries everything.
+            let wanted = if side == Side::Go { rounds(5, 25) } else { rounds(9, 2000) };
+            for network in chains() {
+                sandbox(|net| {
+                    let world = World::new(net, network.clone(), side);
+                    for index in 0..network.plugins.len() {
+                        inject(&world, index, wanted, &mut tally);
+                    }
+                });
+            }
+            tally.close("a system call fails (strace -e inject), ADD or DEL, then DEL", side);
+        }
+    });
+}

@@ -230,8 +230,8 @@ impl<'a> World<'a> {
         let neighbour = Target::of(&net.container());
         let mut world = Self { net, network, side, neighbour };
         let ports = world.network.ports.clone();
-        if !ports.is_null() {
-            world.network = world.network.with_ports(30_000);
+        if let Some(port) = ports[0]["hostPort"].as_u64() {
+            world.network = world.network.with_ports(port as usize + 500);
         }
         world.add(&world.neighbour).expect("ADD of the neighbour");
         world.network.ports = ports;

@@ -1,1 +1,306 @@
 // SPDX-License-Identifier: Apache-2.0
+//! Input from somebody who means harm: no verb panics, hangs, writes outside its own directories, or touches what is
+//! somebody else's.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use cnibox_testkit::{Sandbox, diff, sandbox};
+use serde_json::{Value, json};
+
+use crate::fixture::{Call, Side, Target, World, wait};
+use crate::networks;
+use crate::report::{Random, Tally, rounds, sides};
+
+/// Texts that have broken something somewhere.
+const TEXTS: &[&str] = &[
+    "",
+    ".",
+    "..",
+    "../../../run/testkit/victim",
+    "/run/testkit/victim",
+    "a/b",
+    "-j",
+    "--flush",
+    "-F",
+    "$(touch /run/testkit/pwned)",
+    "`touch /run/testkit/pwned`",
+    ";touch /run/testkit/pwned",
+    "x\nCOMMIT\n*nat\n-F POSTROUTING\nCOMMIT\n*filter",
+    "x\" -j ACCEPT\n-F",
+    "x\\\" } ; flush ruleset ; #",
+    "name with blanks",
+    "tab\there",
+    "\u{0}",
+    "\u{feff}",
+    "ünïcödé",
+    "%s%s%n",
+    "eth0:1",
+    "sentinel0",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "10.61.0.0/33",
+    "10.61.0.999",
+    "0.0.0.0",
+    "255.255.255.255",
+    "::ffff:10.0.0.1",
+    "fe80::1%eth0",
+    "lo",
+    "1.1.0",
+    "0.1.0",
+    "99.0.0",
+    "host-local",
+    "/bin/sh",
+    "../../../bin/sh",
+];
+
+/// Somebody else's link, address, rules, table and files.
+fn plant_sentinels(net: &Sandbox) {
+    let shell = "ip link add sentinel0 type veth peer name sentinel1; ip address add 192.0.2.77/24 dev sentinel0; \
+        ip link set sentinel0 up; ip link add sentinel-br type bridge; \
+        iptables -t nat -N SENTINEL; iptables -t nat -A SENTINEL -s 192.0.2.77 -j RETURN; \
+        iptables -t nat -A POSTROUTING -s 192.0.2.77 -m comment --comment 'sentinel' -j SENTINEL; \
+        iptables -A FORWARD -s 192.0.2.77 -m comment --comment 'sentinel' -j ACCEPT; \
+        ip6tables -A FORWARD -s 2001:db8::77 -m comment --comment 'sentinel' -j ACCEPT; \
+        nft add table inet sentinel; nft 'add chain inet sentinel c'; nft 'add rule inet sentinel c ip saddr 192.0.2.77 drop'; \
+        mkdir -p /var/lib/sentinel /run/sentinel; echo precious >/run/testkit/victim; echo precious >/var/lib/sentinel/file; \
+        echo precious >/run/sentinel/file";
+    net.run("sh", &["-ec", shell]);
+}
+
+/// What must never change: the sentinels, and every file outside the plugins' own directories.
+fn sentinels(net: &Sandbox) -> String {
+    let host = format!("{:?}", net.snapshot());
+    let mut lines: Vec<_> = host
+        .lines()
+        .filter(|line| {
+            ["sentinel", "SENTINEL", "192.0.2.77", "2001:db8::77"].iter().any(|word| line.contains(word))
+        })
+        .filter(|line| !line.starts_with("/run/cnibox") && !line.starts_with("/run/cni/"))
+        .map(str::to_owned)
+        .collect();
+    let own = "-path /run/cni -o -path /run/cnibox -o -path /run/netns -o -path /var/lib/cni -o -path /run/xtables.lock";
+    let listing = format!(
+        "find /run /var/lib \\( {own} \\) -prune -o -type f -print -exec cat {{}} +; find / -xdev -newer /run/testkit/victim -name pwned"
+    );
+    lines.extend(net.run("sh", &["-c", &listing]).lines().map(str::to_owned));
+    lines.join("\n")
+}
+
+/// A random change somewhere in a document.
+fn mutate(value: &mut Value, random: &mut Random) {
+    match value {
+        Value::Object(members) if !members.is_empty() && random.below(8) > 0 => {
+            let at = random.below(members.len());
+            let Some(key) = members.keys().nth(at).cloned() else { return };
+            // Where it keeps its files is the operator's to say.
+            if key == "dataDir" {
+                return;
+            }
+            match random.below(12) {
+                0 => drop(members.remove(&key)),
+                1 => {
+                    let taken = members.remove(&key).unwrap_or_default();
+                    members.insert(random.pick(TEXTS).to_string(), taken);
+                }
+                _ => mutate(&mut members[&key], random),
+            }
+        }
+        Value::Array(items) if !items.is_empty() && random.below(8) > 0 => {
+            let at = random.below(items.len());
+            match random.below(8) {
+                0 => drop(items.remove(at)),
+                1 => items.push(items[at].clone()),
+                _ => mutate(&mut items[at], random),
+            }
+        }
+        _ => *value = replacement(random),
+    }
+}
+
+fn replacement(random: &mut Random) -> Value {
+    match random.below(12) {
+        0 => Value::Null,
+        1 => json!(true),
+        2 => json!([]),
+        3 => json!({}),
+        4 => json!([[[[[[[["deep"]]]]]]]]),
+        5 => json!(random.pick(&[-1_i64, 0, 1, 65_535, 65_536, 70_000, i64::MAX, i64::MIN])),
+        6 => json!(1.5e300),
+        _ => json!(random.pick(TEXTS)),
+    }
+}
+
+/// A call with something hostile in it.
+fn hostile_call(world: &World<'_>, target: &Target, result: &Value, random: &mut Random) -> Call {
+    let verb = *random.pick(&["ADD", "ADD", "DEL", "CHECK", "STATUS", "GC", "VERSION", "EVIL"]);
+    let index = random.below(world.network.plugins.len() + 2);
+    let plugin = match index.checked_sub(world.network.plugins.len()) {
+        None => world.network.kind(index).to_owned(),
+        Some(0) => "host-local".to_owned(),
+        Some(_) => "loopback".to_owned(),
+    };
+    let index = index.min(world.network.plugins.len() - 1);
+    let mut conf = world.network.conf(if plugin == "host-local" { 0 } else { index }, result);
+    if verb == "GC" {
+        conf["cni.dev/valid-attachments"] = json!([
+            {"containerID": world.neighbour.id, "ifname": "eth0"}, {"containerID": random.pick(TEXTS), "ifname": random.pick(TEXTS)}]);
+    }
+    for _ in 0..random.below(4) {
+        mutate(&mut conf, random);
+    }
+    let mut stdin = conf.to_string();
+    match random.below(12) {
+        0 => stdin.truncate(
+            (0..=random.below(stdin.len()))
+                .rev()
+                .find(|end| stdin.is_char_boundary(*end))
+                .unwrap_or_default(),
+        ),
+        1 => stdin.push_str(&stdin.clone()),
+        2 => stdin = "[".repeat(100_000),
+        _ => {}
+    }
+    let mut call = Call { side: world.side, plugin, env: Vec::new(), stdin, under: Vec::new() }
+        .env("CNI_COMMAND", verb)
+        .env("CNI_CONTAINERID", &target.id)
+        .env("CNI_NETNS", &target.netns)
+        .env("CNI_IFNAME", &target.ifname);
+    if random.below(3) == 0 {
+        let name = *random.pick(&["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH", "CNI_ARGS"]);
+        let text = random.pick(TEXTS).replace('\u{0}', "\u{1}");
+        // Only the container's own namespace may be entered; the runtime says which that is.
+        let text = if name == "CNI_ARGS" {
+            format!("IgnoreUnknown=1;IP={text};GATEWAY={text};{text}")
+        } else {
+            text
+        };
+        call = call.env(name, &text);
+    }
+    call
+}
+
+#[test]
+fn no_input_makes_a_verb_panic_hang_or_reach_out() {
+    for side in sides() {
+        let mut tally = Tally::default();
+        for (number, network) in
+            [networks::v4(), networks::native(), networks::spoofchk()].into_iter().enumerate()
+        {
+            sandbox(|net| {
+                let mut random = Random::new(0xbad + number as u64);
+                plant_sentinels(net);
+                let world = World::new(net, network, side);
+                let target = Target::of(&net.container());
+                let result = world.add(&target).expect("ADD");
+                let mut before = sentinels(net);
+                for turn in 0..rounds(200, 2500) {
+                    let call = hostile_call(&world, &target, &result, &mut random);
+                    let mut child = call.start();
+                    let mut problem = match wait(&mut child, Duration::from_secs(20)) {
+                        Some(answer) => answer.unclean().unwrap_or_default(),
+                        None => {
+                            let _ = child.kill();
+                            let _ = child.wait();
+                            "hangs".to_owned()
+                        }
+                    };
+                    if turn % 20 == 19 || !problem.is_empty() {
+                        let now = sentinels(net);
+                        problem.push_str(&diff(&before, &now));
+                        before = now;
+                    }
+                    tally.count(&format!("{call:?}"), &problem);
+                }
+                // And it still does its work.
+                let pod = Target::of(&net.container());
+                let problem = match world.add(&pod) {
+                    Ok(result) => {
+                        world.del(&pod, &result).err().map(|answer| format!("{answer:?}")).unwrap_or_default()
+                    }
+                    Err(answer) => format!("{answer:?}"),
+                };
+                tally.count("ADD and DEL after all that", &problem);
+            });
+        }
+        tally.close("hostile configuration, environment, arguments, prevResult", side);
+    }
+}
+
+#[test]
+fn links_in_state_directories_are_not_followed() {
+    let places = [
+        "/run/cni/net-v4/10.61.0.3",
+        "/run/cni/net-v4/last_reserved_ip.0",
+        "/run/cni/net-v4/lock",
+        "/run/cnibox/host-local",
+        "/run/cnibox/firewall",
+        "/run/cnibox/portmap",
+        "/run/cnibox/bridge",
+        "/run/cnibox/firewall/POD",
+        "/run/cnibox/portmap/POD",
+        "/run/cnibox/bridge/POD",
+    ];
+    for place in places {
+        for network in [networks::v4(), networks::native(), networks::spoofchk()] {
+            sandbox(|net| {
+                let world =
+                    World::new(net, networks::Network { name: "net-v4".to_owned(), ..network }, Side::Ours);
+                let target = Target::of(&net.container());
+                let directory = Path::new("/run/testkit/elsewhere");
+                fs::create_dir(directory).expect("a directory");
+                fs::write(directory.join("file"), "precious").expect("a file");
+                let place = place.replace("POD", &target.id);
+                let place = Path::new(&place);
+                let goal = if place.starts_with("/run/cni/") {
+                    directory.join("file")
+                } else {
+                    directory.to_owned()
+                };
+                let _ = fs::remove_file(place);
+                let _ = fs::remove_dir_all(place);
+                fs::create_dir_all(place.parent().expect("a parent")).expect("the parent");
+                symlink(&goal, place).expect("plant a link");
+                // It may work or be refused; it must not follow.
+                let result = world.add(&target).unwrap_or_default();
+                let _ = world.del(&target, &result);
+                let _ = world.gc(Some(&[]));
+                let files: Vec<_> = fs::read_dir(directory)
+                    .expect("a directory")
+                    .flatten()
+                    .map(|entry| entry.file_name())
+                    .collect();
+                assert_eq!(files, ["file"], "by way of {}", place.display());
+                assert_eq!(
+                    fs::read_to_string(directory.join("file")).expect("a file"),
+                    "precious",
+                    "by way of {}",
+                    place.display()
+                );
+            });
+        }
+    }
+}
+
+#[test]
+fn what_users_may_write_into_rules_stays_one_rule() {
+    let chains = ["-j", "x\nCOMMIT\n*nat\n-F", "CNI-ADMIN\"", "a b", "$(id)"];
+    for text in chains {
+        sandbox(|net| {
+            plant_sentinels(net);
+            let world = World::new(net, networks::v4(), Side::Ours);
+            let mut network = world.network.clone();
+            network.plugins[1]["iptablesAdminChainName"] = json!(text);
+            network.plugins[2]["conditionsV4"] = json!(["-s", text]);
+            let (before, host) = (sentinels(net), world.host());
+            let hostile = world.with(network);
+            let target = Target::of(&net.container());
+            let result = hostile.add(&target).unwrap_or_default();
+            assert!(result.is_null(), "{text:?} is no chain and no address");
+            hostile.del(&target, &Value::Null).unwrap_or_else(|answer| panic!("DEL: {answer:?}"));
+            let changed = diff(&before, &sentinels(net)) + &world.left(&host, &target);
+            assert!(changed.is_empty(), "{text:?}:\n{changed}");
+        });
+    }
+}

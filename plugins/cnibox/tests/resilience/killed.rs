@@ -33,7 +33,7 @@ fn killed_at(world: &World<'_>, verb: &str, target: &Target, result: &Value, mom
 }
 
 /// How long a verb usually takes.
-fn usual(world: &World<'_>, verb: &str, target: &Target) -> Duration {
+pub(crate) fn usual(world: &World<'_>, verb: &str, target: &Target) -> Duration {
     if verb == "DEL" {
         let result = world.add(target).expect("ADD");
         let started = Instant::now();

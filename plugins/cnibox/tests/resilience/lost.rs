@@ -1,1 +1,364 @@
 // SPDX-License-Identifier: Apache-2.0
+//! DEL, GC and STATUS whatever has happened in between: what they were told before is gone or different.
+
+use std::path::Path;
+
+use cnibox_testkit::sandbox;
+use serde_json::{Value, json};
+
+use crate::fixture::{Answer, Call, Side, Target, World};
+use crate::networks::{self, Network};
+use crate::report::{Tally, sides};
+
+/// What is different at DEL from what was at ADD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    Nothing,
+    NetnsDeleted,
+    NetnsEmpty,
+    NetnsHeldOpen,
+    NoPrevResult,
+    NoRuntimeConfig,
+    NoPrevResultNorNetns,
+    OtherSubnet,
+    OtherBackend,
+    NoPorts,
+    NoMasquerade,
+    NoSpoofCheck,
+    NoInterface,
+    AddressFlushed,
+    NoMemory,
+    IptablesEmptied,
+}
+
+const LOSSES: &[Loss] = &[
+    Loss::Nothing,
+    Loss::NetnsDeleted,
+    Loss::NetnsEmpty,
+    Loss::NetnsHeldOpen,
+    Loss::NoPrevResult,
+    Loss::NoRuntimeConfig,
+    Loss::NoPrevResultNorNetns,
+    Loss::OtherSubnet,
+    Loss::OtherBackend,
+    Loss::NoPorts,
+    Loss::NoMasquerade,
+    Loss::NoSpoofCheck,
+    Loss::NoInterface,
+    Loss::AddressFlushed,
+    Loss::NoMemory,
+    Loss::IptablesEmptied,
+];
+
+/// What DEL is told and finds after the loss: configuration, attachment, prevResult.
+fn suffer(world: &World<'_>, target: &Target, result: &Value, loss: Loss) -> (Network, Target, Value) {
+    let (mut network, mut target, mut prev) = (world.network.clone(), target.clone(), result.clone());
+    let run = |args: &[&str]| world.net.run("ip", args);
+    let in_pod = |command: &[&str]| {
+        let mut args = vec!["netns", "exec", target.id.as_str()];
+        args.extend(command);
+        run(&args);
+    };
+    match loss {
+        Loss::Nothing => {}
+        Loss::NetnsDeleted => drop(run(&["netns", "del", &target.id])),
+        Loss::NetnsHeldOpen => {
+            // The path is gone, a process keeps the namespace and its links alive.
+            world.net.run("sh", &["-c", &format!("ip netns exec {} sleep 3 >/dev/null 2>&1 &", target.id)]);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            run(&["netns", "del", &target.id]);
+        }
+        Loss::NetnsEmpty => target.netns = String::new(),
+        Loss::NoPrevResult => prev = Value::Null,
+        Loss::NoPrevResultNorNetns => {
+            run(&["netns", "del", &target.id]);
+            prev = Value::Null;
+        }
+        Loss::NoRuntimeConfig => network.ports = Value::Null,
+        Loss::OtherSubnet => network.plugins[0]["ipam"]["ranges"] = json!([[{"subnet": "10.99.0.0/24"}]]),
+        Loss::OtherBackend => {
+            let other = |now: &Value| if now == "nftables" { "iptables" } else { "nftables" };
+            network.plugins[0]["ipMasqBackend"] = json!(other(&network.plugins[0]["ipMasqBackend"]));
+            for plugin in network.plugins.iter_mut().filter(|plugin| plugin["type"] == "portmap") {
+                plugin["backend"] = json!(other(&plugin["backend"]));
+            }
+        }
+        Loss::NoPorts => {
+            network.ports = Value::Null;
+            for plugin in network.plugins.iter_mut().filter(|plugin| plugin["type"] == "portmap") {
+                plugin.as_object_mut().expect("a plugin").remove("capabilities");
+            }
+        }
+        Loss::NoMasquerade => network.plugins[0]["ipMasq"] = json!(false),
+        Loss::NoSpoofCheck => network.plugins[0]["macspoofchk"] = json!(false),
+        Loss::NoInterface => in_pod(&["ip", "link", "del", "eth0"]),
+        Loss::AddressFlushed => in_pod(&["ip", "address", "flush", "dev", "eth0"]),
+        Loss::NoMemory => drop(std::fs::remove_dir_all("/run/cnibox")),
+        // Only the container's entry rules: somebody flushed and restored the chains that all share.
+        Loss::IptablesEmptied => {
+            let delete = format!(
+                "iptables -t nat -S | grep -F '{}' | grep -v 'CNI-HOSTPORT-SETMARK' | sed 's/^-A/iptables -t nat -D/' | sh",
+                target.id
+            );
+            world.net.run("sh", &["-c", &delete]);
+        }
+    }
+    (network, target, prev)
+}
+
+/// ADD, loss, DEL twice; what is left.
+fn lose(world: &World<'_>, before: &str, loss: Loss) -> String {
+    let original = Target::of(&world.net.container());
+    let result =
+        world.add(&original).unwrap_or_else(|answer| panic!("ADD on {}: {answer:?}", world.network.label));
+    let (network, target, prev) = suffer(world, &original, &result, loss);
+    let later = world.with(network);
+    let mut problem = String::new();
+    for turn in ["first", "second"] {
+        if let Err(answer) = later.del(&target, &prev) {
+            problem.push_str(&format!("{turn} DEL: {answer:?}\n"));
+        }
+    }
+    // An empty path says that there is no namespace any more, so what is inside is nobody's business.
+    let inside = if loss == Loss::NetnsEmpty {
+        Target { netns: String::new(), ..original.clone() }
+    } else {
+        original.clone()
+    };
+    problem.push_str(&world.left(before, &inside));
+    if Path::new(&original.netns).exists() {
+        world.net.run("ip", &["netns", "del", &original.id]);
+    }
+    problem
+}
+
+#[test]
+fn del_cleans_whatever_happened() {
+    for side in sides() {
+        let mut tally = Tally::default();
+        for network in networks::all() {
+            sandbox(|net| {
+                let world = World::new(net, network.clone(), side);
+                let mut before = world.host();
+                for loss in LOSSES {
+                    // What is remembered of the neighbour would be lost with it.
+                    if *loss == Loss::NoMemory && side == Side::Go
+                        || network.label == "l2" && *loss == Loss::OtherSubnet
+                    {
+                        continue;
+                    }
+                    let problem = lose(&world, &without_memory(&before, *loss), *loss);
+                    tally.count(&format!("{loss:?} on {}", network.label), &problem);
+                    if !problem.is_empty() || *loss == Loss::NoMemory {
+                        before = world.host();
+                    }
+                }
+            });
+        }
+        tally.close("state or configuration lost between ADD and DEL", side);
+    }
+}
+
+/// The host after the memory is gone, the neighbour's included.
+fn without_memory(before: &str, loss: Loss) -> String {
+    if loss != Loss::NoMemory {
+        return before.to_owned();
+    }
+    before.lines().filter(|line| !line.starts_with("/run/cnibox/")).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn del_of_one_attachment_keeps_the_other_of_the_same_container() {
+    for side in sides() {
+        let mut tally = Tally::default();
+        for network in [networks::v4(), networks::dual(), networks::native()] {
+            sandbox(|net| {
+                let world = World::new(net, Network { ports: Value::Null, ..network.clone() }, side);
+                let before = world.host();
+                let first = Target::of(&net.container());
+                let second = Target { ifname: "net1".to_owned(), ..first.clone() };
+                // Both default routes cannot be the container's.
+                let mut plain = world.network.clone();
+                plain.plugins[0]["ipam"]["routes"] = json!([]);
+                let world = world.with(plain);
+                let one = world.add(&first).expect("ADD of the first");
+                let alone = world.host();
+                let two = world.add(&second).expect("ADD of the second");
+                let mut problem = String::new();
+                if let Err(answer) = world.del(&second, &two) {
+                    problem.push_str(&format!("DEL of the second: {answer:?}\n"));
+                }
+                problem.push_str(&world.left(&alone, &second));
+                if let Err(answer) = world.check(&first, &one) {
+                    problem.push_str(&format!("CHECK of the first: {answer:?}\n"));
+                }
+                if let Err(answer) = world.del(&first, &one) {
+                    problem.push_str(&format!("DEL of the first: {answer:?}\n"));
+                }
+                problem.push_str(&world.left(&before, &first));
+                tally.count(network.label, &problem);
+            });
+        }
+        tally.close("two attachments of one container, DEL of one", side);
+    }
+}
+
+/// The attachments of a GC scenario.
+struct Crowd {
+    dead: Vec<Target>,
+    live: Vec<(Target, Value)>,
+}
+
+fn populate(world: &World<'_>) -> Crowd {
+    let mut crowd = Crowd { dead: Vec::new(), live: Vec::new() };
+    for turn in 0..4 {
+        let target = Target::of(&world.net.container());
+        let mut world = world.with(world.network.clone());
+        if !world.network.ports.is_null() {
+            world.network = world.network.with_ports(40_000 + 10 * turn);
+        }
+        let result = world.add(&target).expect("ADD");
+        if turn % 2 == 0 { crowd.dead.push(target) } else { crowd.live.push((target, result)) }
+    }
+    crowd
+}
+
+/// Half of the dead lost their namespaces, too, as after a crash of the runtime.
+fn bury(world: &World<'_>, crowd: &Crowd) {
+    if let Some(first) = crowd.dead.first() {
+        world.net.run("ip", &["netns", "del", &first.id]);
+    }
+}
+
+#[test]
+fn gc_removes_the_dead_and_nothing_else() {
+    for network in networks::all() {
+        sandbox(|net| {
+            let other = World::new(net, networks::v4_elsewhere(), Side::Ours);
+            let world = World::new(net, network.clone(), Side::Ours);
+            let before = world.host();
+            let crowd = populate(&world);
+            bury(&world, &crowd);
+            world.settle();
+            let full = world.host();
+            world.gc(None).unwrap_or_else(|answer| panic!("GC without a list: {answer:?}"));
+            let changed = cnibox_testkit::diff(&full, &world.host());
+            assert!(changed.is_empty(), "GC without a list on {}:\n{changed}", network.label);
+
+            let mut living: Vec<_> = crowd.live.iter().map(|(target, _)| target).collect();
+            living.push(&world.neighbour);
+            world.gc(Some(&living)).unwrap_or_else(|answer| panic!("GC on {}: {answer:?}", network.label));
+            for (target, result) in &crowd.live {
+                let mut own = world.with(world.network.clone());
+                own.network.ports = Value::Null;
+                own.check(target, result).unwrap_or_else(|answer| panic!("CHECK of the living: {answer:?}"));
+            }
+            let host = world.host();
+            for dead in &crowd.dead {
+                assert!(
+                    !host.contains(&dead.id),
+                    "{} of {} is still there:\n{}",
+                    dead.id,
+                    network.label,
+                    lines(&host, &dead.id)
+                );
+            }
+            world.gc(Some(&[&world.neighbour])).unwrap_or_else(|answer| panic!("GC: {answer:?}"));
+            let left = world.left(&before, &crowd.dead[1]);
+            assert!(left.is_empty(), "GC left on {}:\n{left}", network.label);
+
+            // An empty list: nobody of this network lives, whereas the other network does.
+            world.gc(Some(&[])).unwrap_or_else(|answer| panic!("GC with an empty list: {answer:?}"));
+            let host = world.host();
+            assert!(
+                !host.contains(&world.neighbour.id),
+                "{}:\n{}",
+                network.label,
+                lines(&host, &world.neighbour.id)
+            );
+            let mut elsewhere = other.with(other.network.clone());
+            elsewhere.network.ports = Value::Null;
+            assert!(host.contains(&other.neighbour.id));
+        });
+    }
+}
+
+fn lines(text: &str, part: &str) -> String {
+    text.lines().filter(|line| line.contains(part)).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn gc_takes_what_the_go_plugins_left_as_far_as_it_says_whose_it_is() {
+    if Side::Go.dir().is_none() {
+        return cnibox_testkit::skip("CNIBOX_REFERENCE names no directory with the Go plugins");
+    }
+    sandbox(|net| {
+        let world = World::new(net, networks::v4(), Side::Ours);
+        let made_by_go = World { side: Side::Go, ..world.with(world.network.clone()) };
+        let before = world.host();
+        let (dead, live) = (Target::of(&net.container()), Target::of(&net.container()));
+        made_by_go.add(&dead).expect("ADD by Go");
+        let mut second = made_by_go.with(made_by_go.network.clone().with_ports(45_000));
+        let result = second.add(&live).expect("ADD by Go");
+        net.run("ip", &["netns", "del", &dead.id]);
+        world.gc(Some(&[&live, &world.neighbour])).unwrap_or_else(|answer| panic!("GC: {answer:?}"));
+        let host = world.host();
+        assert!(!host.contains(&dead.id), "{}", lines(&host, &dead.id));
+        second.check(&live, &result).unwrap_or_else(|answer| panic!("CHECK by Go: {answer:?}"));
+        second.side = Side::Ours;
+        second.check(&live, &result).unwrap_or_else(|answer| panic!("CHECK: {answer:?}"));
+        second.del(&live, &result).unwrap_or_else(|answer| panic!("DEL of what Go added: {answer:?}"));
+        // The firewall's rules of an address name no owner; those of the dead one stay, for whoever gets it next.
+        let left = world.left(&before, &live);
+        let unowned = left.lines().all(|line| {
+            line.contains("CNI-FORWARD") || line.contains("ip saddr") || line.contains("ip daddr")
+        });
+        assert!(unowned, "left:\n{left}");
+    });
+}
+
+fn status(world: &World<'_>, under: &[&str]) -> Vec<Answer> {
+    let calls = (0..world.network.plugins.len()).map(|index| Call {
+        side: Side::Ours,
+        plugin: world.network.kind(index).to_owned(),
+        env: Vec::new(),
+        stdin: world.network.conf(index, &Value::Null).to_string(),
+        under: under.iter().map(|word| (*word).to_owned()).collect(),
+    });
+    calls.map(|call| call.env("CNI_COMMAND", "STATUS").run()).collect()
+}
+
+#[test]
+fn status_says_when_add_cannot_work() {
+    sandbox(|net| {
+        let mut network = networks::v4();
+        network.plugins[0]["ipam"]["ranges"] = json!([[{"subnet": "10.61.0.0/29"}]]);
+        let world = World::new(net, network, Side::Ours);
+        for answer in status(&world, &[]) {
+            assert!(answer.ok(), "{answer:?}");
+        }
+        for answer in status(&world, &["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"])
+        {
+            assert_eq!(answer.json()["code"], 50, "{answer:?}");
+        }
+        let mut plain = world.with(world.network.clone());
+        plain.network.ports = Value::Null;
+        let mut pods = Vec::new();
+        loop {
+            let pod = Target::of(&net.container());
+            match plain.add(&pod) {
+                Ok(result) => pods.push((pod, result)),
+                Err(answer) => {
+                    assert!(answer.stdout.contains("no IP addresses available"), "{answer:?}");
+                    break;
+                }
+            }
+        }
+        assert_eq!(pods.len(), 4, "addresses of a /29 without gateway and neighbour");
+        let answer = &status(&world, &[])[0];
+        assert_eq!(answer.json()["code"], 50, "{answer:?}");
+        let (pod, result) = &pods[0];
+        plain.del(pod, result).expect("DEL");
+        assert!(status(&world, &[])[0].ok());
+    });
+}

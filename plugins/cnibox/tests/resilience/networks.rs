@@ -126,3 +126,13 @@ pub(crate) fn isolated() -> Network {
 pub(crate) fn all() -> Vec<Network> {
     vec![v4(), dual(), native(), spoofchk(), layer2(), isolated()]
 }
+
+/// Another network of the same shape as [`v4`].
+pub(crate) fn v4_elsewhere() -> Network {
+    let ipam = ipam(&json!([[{"subnet": "10.69.0.0/16"}]]), &json!([{"dst": "0.0.0.0/0"}]));
+    Network::new(
+        "elsewhere",
+        vec![bridge("br-else", ipam, &json!({"macspoofchk": true})), firewall(), portmap()],
+    )
+    .with_ports(26_000)
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is wrong with a configuration is said in the reference's words, and only by the verbs that use it.
+
+use serde_json::{Value, json};
+
+use crate::world::{call, conf};
+
+const NOWHERE: (&str, &str) = ("c1", "/nonexistent/netns");
+
+fn error(verb: &str, plugin: &str, fields: Value) -> (u64, String) {
+    let error = call(verb, NOWHERE, &conf(plugin, fields, None), None).unwrap_err();
+    (error["code"].as_u64().unwrap(), error["msg"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn wrong_configurations_have_the_reference_texts() {
+    let cases = [
+        ("macvlan", json!({"mode": "x"}), 7, "unknown macvlan mode: \"x\""),
+        ("macvlan", json!({"mac": "x"}), 7, "invalid args x for MAC addr: address x: invalid MAC address"),
+        (
+            "macvlan",
+            json!({"mtu": "x"}),
+            6,
+            "failed to load netconf: json: cannot unmarshal string into Go struct field NetConf.mtu of type int",
+        ),
+        ("ipvlan", json!({"mode": "x"}), 7, "unknown ipvlan mode: \"x\""),
+        (
+            "vlan",
+            json!({}),
+            7,
+            "\"master\" field is required. It specifies the host interface name to create the VLAN for",
+        ),
+        (
+            "vlan",
+            json!({"master": "m", "vlanId": 4095}),
+            7,
+            "invalid VLAN ID 4095 (must be between 0 and 4094 inclusive)",
+        ),
+        ("dummy", json!({}), 7, "dummy interface requires an IPAM configuration"),
+        (
+            "host-device",
+            json!({}),
+            7,
+            "specify either \"device\", \"hwaddr\", \"kernelpath\" or \"pciBusID\"",
+        ),
+        (
+            "host-device",
+            json!({"runtimeConfig": {"deviceID": "../x"}}),
+            7,
+            "runtime config DeviceID ../x not found or unsupported",
+        ),
+        ("tap", json!({"mac": "x"}), 7, "invalid args x for MAC addr: address x: invalid MAC address"),
+        ("ptp", json!({"ipMasq": true, "ipMasqBackend": "x"}), 7, "unknown ipmasq backend \"x\""),
+    ];
+    for (plugin, fields, code, text) in cases {
+        assert_eq!(error("ADD", plugin, fields.clone()), (code, text.to_owned()));
+        // DEL does not stumble over what only ADD uses.
+        if code != 6 {
+            let del = call("DEL", NOWHERE, &conf(plugin, fields, None), None);
+            assert!(del.is_ok(), "{plugin}: {del:?}");
+        }
+    }
+}
+
+#[test]
+fn missing_namespaces_are_named() {
+    let text = "failed to open netns \"/nonexistent/netns\": failed to Statfs \"/nonexistent/netns\": \
+        no such file or directory";
+    for (plugin, fields) in [
+        ("ptp", json!({})),
+        ("macvlan", json!({"master": "lo"})),
+        ("ipvlan", json!({"master": "lo"})),
+        ("vlan", json!({"master": "lo"})),
+        ("host-device", json!({"device": "lo"})),
+        ("tap", json!({})),
+        ("dummy", json!({"ipam": {"type": "x"}})),
+    ] {
+        assert_eq!(error("ADD", plugin, fields), (999, text.to_owned()), "{plugin}");
+    }
+}
+
+#[test]
+fn status_says_what_add_would() {
+    for plugin in ["ptp", "vlan", "dummy"] {
+        let (_, message) = error("STATUS", plugin, json!({"master": "lo"}));
+        assert_eq!(message, "no plugin name provided", "{plugin}");
+    }
+}
