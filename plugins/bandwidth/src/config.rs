@@ -84,13 +84,13 @@ struct Shape {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename = "", default)]
+#[serde(rename = "struct { Bandwidth *main.BandwidthEntry \"json:\\\"bandwidth,omitempty\\\"\" }", default)]
 struct RuntimeShape {
     bandwidth: EntryShape,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename = "BandwidthEntry", default)]
+#[serde(rename = "main.BandwidthEntry", default)]
 struct EntryShape {
     #[serde(rename = "ingressRate")]
     ingress_rate: u64,

@@ -80,7 +80,7 @@ struct Shape {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "", default)]
+#[serde(rename = "struct { DeviceID string \"json:\\\"deviceID,omitempty\\\"\" }", default)]
 struct RuntimeShape {
     #[serde(rename = "deviceID")]
     device_id: String,

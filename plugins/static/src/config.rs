@@ -87,7 +87,7 @@ struct Shape {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "IPAMConfig", default)]
+#[serde(rename = "main.IPAMConfig", default)]
 struct IpamShape {
     addresses: Vec<AddressShape>,
     routes: Vec<Route>,
@@ -95,20 +95,20 @@ struct IpamShape {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "Address", default)]
+#[serde(rename = "main.Address", default)]
 struct AddressShape {
     address: String,
     gateway: NetAddr,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "", default)]
+#[serde(rename = "struct { A *main.IPAMArgs \"json:\\\"cni\\\"\" }", default)]
 struct ArgsShape {
     cni: IpsShape,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "IPAMArgs", default)]
+#[serde(rename = "main.IPAMArgs", default)]
 struct IpsShape {
     ips: Vec<String>,
 }

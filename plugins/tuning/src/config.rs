@@ -112,19 +112,19 @@ struct Shape {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "", default)]
+#[serde(rename = "struct { Mac string \"json:\\\"mac,omitempty\\\"\" }", default)]
 struct MacShape {
     mac: String,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "", default)]
+#[serde(rename = "struct { A *main.IPAMArgs \"json:\\\"cni\\\"\" }", default)]
 struct ArgsShape {
     cni: CniArgsShape,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "IPAMArgs", default)]
+#[serde(rename = "main.IPAMArgs", default)]
 struct CniArgsShape {
     sysctl: Sysctls,
     mac: Option<String>,
