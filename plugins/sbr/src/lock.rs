@@ -3,17 +3,16 @@
 //! that is gone stays so.
 
 use std::fs::File;
+use std::io::ErrorKind;
 
 use cnibox_netns::errno;
 use cnibox_sys::Coded;
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
 use thiserror::Error;
 
-/// The lock, held until it is dropped.
+/// The lock, held until it is dropped: closing the file gives it back.
 #[derive(Debug)]
 pub(crate) struct NetnsLock {
-    _held: Flock<File>,
+    _held: File,
 }
 
 /// Why the namespace could not be locked.
@@ -33,12 +32,12 @@ impl NetnsLock {
     /// The file cannot be opened or locked.
     pub(crate) fn take(path: &str) -> Result<Self, LockError> {
         let failed = |source| LockError { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(failed)?;
+        let file = File::open(path).map_err(failed)?;
         loop {
-            match Flock::lock(file, FlockArg::LockExclusive) {
-                Ok(held) => return Ok(Self { _held: held }),
-                Err((again, Errno::EINTR)) => file = again,
-                Err((_, errno)) => return Err(failed(errno.into())),
+            match file.lock() {
+                Ok(()) => return Ok(Self { _held: file }),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
             }
         }
     }

@@ -139,8 +139,9 @@ fn del_cleans_whatever_happened() {
         on_each(networks::all(), side, |_, world| {
             // What makes no difference: the Go plugins remember nothing, and a network without addresses has no subnet.
             let fits = |loss: &&Loss| {
-                !(**loss == Loss::NoMemory && side == Side::Go)
-                    && !(**loss == Loss::OtherSubnet && world.network.label == "l2")
+                let remembers = **loss != Loss::NoMemory || side != Side::Go;
+                let addressed = **loss != Loss::OtherSubnet || world.network.label != "l2";
+                remembers && addressed
             };
             for loss in LOSSES.iter().filter(fits) {
                 let problem = lose(world, &without_memory(&world.host(), *loss), *loss);
