@@ -97,7 +97,7 @@ impl Keeper {
                 Woken::Time | Woken::Readable => {}
             }
             let due = lease.until_renewal().is_zero();
-            let next = if due { self.extend(&lease) } else { self.set_up_is_there().map(|()| lease.clone()) };
+            let next = if due { self.extend(&lease) } else { self.find().map(|()| lease.clone()) };
             lease = match next {
                 Ok(lease) => lease,
                 Err(RetryError::Stopped) => return self.give_back(&lease),
@@ -162,6 +162,7 @@ impl Keeper {
         deadline: Instant,
         work: impl FnOnce(&Conversation<'_>) -> Result<Lease, ExchangeError>,
     ) -> Result<Lease, Attempt> {
+        self.find().map_err(Attempt::Final)?;
         let patience = Patience { timeout: self.schedule.timeout, deadline, waker: &self.entry.waker };
         let talk = Conversation { client: &self.client, ifname: &self.attachment.ifname, patience };
         self.inside(|| work(&talk)).map_err(Attempt::Final)?.map_err(Attempt::Failed)
@@ -195,7 +196,7 @@ impl Keeper {
     }
 
     /// Whether the interface is still there. What cannot be found out is not held against it.
-    fn set_up_is_there(&self) -> Result<(), RetryError> {
+    fn find(&self) -> Result<(), RetryError> {
         let ifname = &self.attachment.ifname;
         let found = self.inside(|| Rtnl::open().and_then(|mut rtnl| rtnl.link_by_name_if_present(ifname)))?;
         match found {
