@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::lease::Lease;
 use crate::message::{Answer, Ask, Client, Outgoing};
-use crate::packet::{Channel, Direct, Port};
+use crate::packet::{Channel, Direct, EVERYBODY, Port};
 use crate::waker::{Waker, Woken};
 
 /// Why there is no lease. The texts are those of the library that the reference uses.
@@ -175,18 +175,20 @@ impl Conversation<'_> {
 
 /// Tells the server that the lease is over. Nobody answers to that.
 ///
-/// The frame goes straight to the machine that the lease came from, so that it arrives whether or not the address is
-/// still there, and before the interface goes: there is nothing to be resolved first. A server drops what is broadcast
-/// from no address, which is what the reference sends.
+/// The message is for the server alone and from the address of the lease, else a server drops it (the reference's is
+/// from no address). It does not go through the container's own stack: that may have lost the address, and what waits
+/// there for the server to be resolved is lost when the interface goes, which is what happens next. So it is sent to
+/// the machine that the lease came from and, as that may have another hardware address by now, once more to all. A
+/// server that gets both does not know the lease any more when the second one comes.
 pub(crate) fn release(client: &Client, ifname: &str, lease: &Lease) -> Result<(), ExchangeError> {
     let Some(server) = lease.server else { return Ok(()) };
     let port = open(ifname)?;
     let message = client.release(port.mac, lease)?;
-    let sent = match lease.hop {
-        Some(hop) => port.send_to(hop, lease.address, server, &message.bytes),
-        None => Direct::open(ifname, lease.address, server).and_then(|direct| direct.send(&message.bytes)),
-    };
-    sent.map_err(|source| ExchangeError::Io { doing: "failed to send DHCPRELEASE", source })
+    for to in lease.hop.into_iter().chain([EVERYBODY]) {
+        port.send_to(to, lease.address, server, &message.bytes)
+            .map_err(|source| ExchangeError::Io { doing: "failed to send DHCPRELEASE", source })?;
+    }
+    Ok(())
 }
 
 fn open(ifname: &str) -> Result<Port, ExchangeError> {

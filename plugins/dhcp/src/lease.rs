@@ -64,19 +64,17 @@ impl Lease {
             server: ack.server,
             hop: ack.hop,
             granted: unix_millis(),
-            lasts: DEFAULT_LEASE,
+            lasts: 0,
             renew: 0,
             rebind: 0,
         };
-        let (mut renew, mut rebind) = (None, None);
-        for option in &ack.options {
-            match option {
-                DhcpOption::AddressLeaseTime(seconds) => lease.lasts = u64::from(*seconds),
-                DhcpOption::Renewal(seconds) => renew = Some(u64::from(*seconds)),
-                DhcpOption::Rebinding(seconds) => rebind = Some(u64::from(*seconds)),
-                other => lease.take(other),
-            }
-        }
+        ack.options.iter().for_each(|option| lease.take(option));
+        let seconds = |kind: fn(&DhcpOption) -> Option<u32>| ack.options.iter().find_map(kind).map(u64::from);
+        lease.lasts =
+            seconds(|option| if let DhcpOption::AddressLeaseTime(n) = option { Some(*n) } else { None })
+                .unwrap_or(DEFAULT_LEASE);
+        let renew = seconds(|option| if let DhcpOption::Renewal(n) = option { Some(*n) } else { None });
+        let rebind = seconds(|option| if let DhcpOption::Rebinding(n) = option { Some(*n) } else { None });
         lease.renew = renew.unwrap_or(lease.lasts / 2);
         lease.rebind = rebind.unwrap_or(lease.lasts * 85 / 100);
         lease

@@ -77,8 +77,7 @@ impl Options {
 fn argument<'a>(args: &'a str, key: &str) -> Option<&'a str> {
     args.split(';')
         .filter_map(|pair| pair.split_once('='))
-        .filter(|(known, _)| *known == key)
-        .last()
+        .rfind(|(known, _)| *known == key)
         .map(|(_, value)| value)
 }
 

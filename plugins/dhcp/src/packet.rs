@@ -147,7 +147,8 @@ impl Channel for Direct {
 
 const CLIENT_PORT: u16 = 68;
 const SERVER_PORT: u16 = 67;
-const EVERYBODY: [u8; 6] = [255; 6];
+/// Every machine on the link.
+pub(crate) const EVERYBODY: [u8; 6] = [255; 6];
 const TIME_TO_LIVE: u8 = 64;
 /// Larger than what [`crate::message`] says it takes.
 const FRAME_LIMIT: usize = 4096;

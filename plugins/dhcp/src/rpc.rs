@@ -80,10 +80,8 @@ impl DialError {
 
 /// A path that does not fit into an address is refused by the standard library, in Go by the kernel.
 fn connect_text(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::InvalidInput => errno::text(libc::EINVAL).into_owned(),
-        _ => io_text(error).into_owned(),
-    }
+    let too_long = error.kind() == io::ErrorKind::InvalidInput;
+    if too_long { errno::text(libc::EINVAL).into_owned() } else { io_text(error).into_owned() }
 }
 
 /// Why a call failed.

@@ -260,7 +260,7 @@ impl Keeper {
 fn refusal_is_final(attempt: Attempt) -> Attempt {
     match attempt {
         Attempt::Failed(error @ ExchangeError::Refused(_)) => Attempt::Final(RetryError::Refused(error)),
-        other => other,
+        other @ (Attempt::Failed(_) | Attempt::Final(_)) => other,
     }
 }
 

@@ -30,10 +30,8 @@ pub(super) enum ListenerError {
 }
 
 fn bind_text(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::InvalidInput => errno::text(libc::EINVAL).into_owned(),
-        _ => io_text(error).into_owned(),
-    }
+    let too_long = error.kind() == io::ErrorKind::InvalidInput;
+    if too_long { errno::text(libc::EINVAL).into_owned() } else { io_text(error).into_owned() }
 }
 
 /// The socket that plugins connect to.

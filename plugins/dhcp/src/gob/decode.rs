@@ -215,7 +215,9 @@ fn joined(bytes: &[u8]) -> u64 {
 
 /// The number in front of a message; `None` at the end of the stream.
 fn read_length(from: &mut impl Read) -> Result<Option<u64>, GobError> {
-    let Some(first) = from.bytes().next().transpose()? else { return Ok(None) };
+    let mut first = Vec::with_capacity(1);
+    from.take(1).read_to_end(&mut first)?;
+    let Some(first) = first.pop() else { return Ok(None) };
     let mut rest = [0; 8];
     let rest = match width(first)? {
         0 => return Ok(Some(u64::from(first))),
