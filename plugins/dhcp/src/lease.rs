@@ -70,13 +70,14 @@ impl Lease {
         };
         ack.options.iter().for_each(|option| lease.take(option));
         let seconds = |kind: fn(&DhcpOption) -> Option<u32>| ack.options.iter().find_map(kind).map(u64::from);
-        lease.lasts =
-            seconds(|option| if let DhcpOption::AddressLeaseTime(n) = option { Some(*n) } else { None })
-                .unwrap_or(DEFAULT_LEASE);
+        let lasts =
+            seconds(|option| if let DhcpOption::AddressLeaseTime(n) = option { Some(*n) } else { None });
         let renew = seconds(|option| if let DhcpOption::Renewal(n) = option { Some(*n) } else { None });
         let rebind = seconds(|option| if let DhcpOption::Rebinding(n) = option { Some(*n) } else { None });
-        lease.renew = renew.unwrap_or(lease.lasts / 2);
-        lease.rebind = rebind.unwrap_or(lease.lasts * 85 / 100);
+        // Times that make no sense are as good as none, and no server makes us ask without a pause.
+        lease.lasts = lasts.unwrap_or(DEFAULT_LEASE).max(1);
+        lease.rebind = rebind.filter(|at| *at <= lease.lasts).unwrap_or(lease.lasts * 85 / 100).max(1);
+        lease.renew = renew.filter(|at| *at <= lease.rebind).unwrap_or(lease.lasts / 2).max(1);
         lease
     }
 

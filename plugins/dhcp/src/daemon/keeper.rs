@@ -39,7 +39,7 @@ impl Keeper {
         match begun {
             Ok(lease) => {
                 self.maintain(lease);
-                "the lease has ended".to_owned()
+                LEASE_ENDED.to_owned()
             }
             Err(error) => {
                 log(format_args!("{}: {error}", self.name));
@@ -67,7 +67,7 @@ impl Keeper {
         if lease.until_expiry().is_zero() {
             log(format_args!("{}: lease expired while nobody kept it, acquiring it again", self.name));
             let deadline = self.within(self.schedule.resend_timeout);
-            return self.acquire_again(&lease, deadline).inspect_err(|_| self.expire());
+            return self.acquire_again(&lease, deadline).inspect_err(|error| self.lose(&lease, error));
         }
         match self.attempt(self.within(lease.until_expiry()), |talk| talk.confirm(&lease)) {
             Ok(confirmed) => {
@@ -79,7 +79,7 @@ impl Keeper {
                 let refused = ExchangeError::Refused(text);
                 log(format_args!("{}: {refused}, acquiring another lease", self.name));
                 let deadline = self.within(lease.until_expiry());
-                self.acquire_again(&lease, deadline).inspect_err(|_| self.expire())
+                self.acquire_again(&lease, deadline).inspect_err(|error| self.lose(&lease, error))
             }
             Err(Attempt::Final(error)) => Err(error),
             Err(Attempt::Failed(error)) => {
@@ -205,6 +205,15 @@ impl Keeper {
         }
     }
 
+    /// The end of a lease from before a restart.
+    fn lose(&self, lease: &Lease, error: &RetryError) {
+        match error {
+            RetryError::Stopped => self.release(lease),
+            RetryError::Gone(_) => {}
+            RetryError::NoMoreTries | RetryError::Refused(_) => self.expire(),
+        }
+    }
+
     /// The end of a lease that nobody extended.
     fn expire(&self) {
         log(format_args!("{}: lease expired, bringing interface DOWN", self.name));
@@ -255,6 +264,9 @@ impl Keeper {
         now.checked_add(time).unwrap_or(now)
     }
 }
+
+/// Why a lease ended that was there.
+pub(super) const LEASE_ENDED: &str = "the lease has ended";
 
 /// A server that refuses to extend a lease will not think again.
 fn refusal_is_final(attempt: Attempt) -> Attempt {

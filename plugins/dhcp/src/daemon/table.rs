@@ -13,7 +13,7 @@ use cnibox_spec::Json;
 
 use super::entry::Entry;
 use super::flags::Flags;
-use super::keeper::Keeper;
+use super::keeper::{Keeper, LEASE_ENDED};
 use super::log::log;
 use super::retry::Schedule;
 use super::{STACK, name};
@@ -91,8 +91,13 @@ impl Table {
         let (network, config) = netconf(call)?;
         let options = Options::new(&config, &call.args).map_err(|error| error.to_string())?;
         let attachment = self.attachment(call, network);
-        let entry = self.entry(&attachment, &options)?;
-        let lease = entry.decided()?;
+        let lease = loop {
+            match self.entry(&attachment, &options)?.decided() {
+                // Between the look for it and the look at it.
+                Err(why) if why == LEASE_ENDED => {}
+                decided => break decided?,
+            }
+        };
         let result = lease.result(config.priority, config.use_dns).map_err(|error| error.to_string())?;
         Ok(allocation_to(&result))
     }

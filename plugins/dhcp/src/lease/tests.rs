@@ -83,8 +83,9 @@ fn times_have_defaults() {
     assert_eq!(seconds(vec![DhcpOption::AddressLeaseTime(120)]), [60, 102, 120]);
     let all = vec![DhcpOption::Rebinding(9), DhcpOption::Renewal(3), DhcpOption::AddressLeaseTime(u32::MAX)];
     assert_eq!(seconds(all), [3, 9, u64::from(u32::MAX)]);
-    let lease = Lease::granted(&ack(vec![DhcpOption::AddressLeaseTime(0)]));
-    assert!(lease.until_expiry().is_zero());
+    assert_eq!(seconds(vec![DhcpOption::AddressLeaseTime(0), DhcpOption::Renewal(0)]), [1, 1, 1]);
+    let odd = vec![DhcpOption::AddressLeaseTime(100), DhcpOption::Renewal(90), DhcpOption::Rebinding(200)];
+    assert_eq!(seconds(odd), [50, 85, 100]);
 }
 
 #[test]
