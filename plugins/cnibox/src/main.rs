@@ -143,6 +143,14 @@ mod tests {
     }
 
     #[test]
+    fn only_plugins_that_say_so_have_commands() {
+        assert!(command(OsStr::new("dhcp"), OsStr::new("daemon")).is_some());
+        for (name, word) in [("dhcp", "deamon"), ("dhcp", ""), ("bridge", "daemon"), ("cnibox", "daemon")] {
+            assert!(command(OsStr::new(name), OsStr::new(word)).is_none(), "{name} {word}");
+        }
+    }
+
+    #[test]
     fn only_exact_names_are_plugins() {
         let registry = Registry(PLUGINS);
         for name in ["loopback", "buildkit-cni-loopback"] {

@@ -91,7 +91,7 @@ fn accept(listener: &UnixListener, table: &Arc<Table>) {
                 // A plugin that goes away or talks nonsense has nobody who would want to hear of it.
                 let _ = rpc::serve(&stream, &stream, |method, argument| table.answer(method, argument));
             };
-            std::thread::Builder::new().name("call".to_owned()).stack_size(STACK).spawn(serve)
+            std::thread::Builder::new().name("call".to_owned()).spawn(serve)
         });
         if let Err(error) = served {
             log(format_args!("accept: {}", io_text(&error)));
