@@ -25,8 +25,8 @@ pub struct Config {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// A value of the wrong type.
-    #[error("{0}")]
+    /// A value of the wrong type. The plugin of the reference reads nothing but the path of the socket.
+    #[error("error obtaining socketPath: error parsing socket path conf: {0}")]
     Decode(#[from] DecodeError),
     /// There is no `ipam` object.
     #[error("IPAM config missing 'ipam' key")]
@@ -67,7 +67,7 @@ struct IpamShape {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename = "ProvideOption", default)]
 pub(crate) struct Provide {
-    pub(crate) option: String,
+    pub(crate) option: OptionName,
     pub(crate) value: String,
     #[serde(rename = "fromArg")]
     pub(crate) from_arg: String,
@@ -79,8 +79,13 @@ pub(crate) struct Provide {
 pub(crate) struct RequestShape {
     #[serde(rename = "skipDefault")]
     pub(crate) skip_default: bool,
-    pub(crate) option: String,
+    pub(crate) option: OptionName,
 }
+
+/// An option's name or number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename = "main.DHCPOption")]
+pub(crate) struct OptionName(pub(crate) String);
 
 impl Config {
     /// The plugin's.
@@ -95,10 +100,11 @@ impl Config {
     /// The daemon's, with the network's name.
     ///
     /// # Errors
-    /// [`ConfigError`].
-    pub(crate) fn parse(json: &Json) -> Result<(String, Self), ConfigError> {
-        let shape: Shape = decode(json)?;
-        Ok((shape.name, Self::checked(shape.ipam)?))
+    /// What is wrong with it, in the daemon's words.
+    pub(crate) fn parse(json: &Json) -> Result<(String, Self), String> {
+        let failed = |error: &dyn std::fmt::Display| format!("error parsing netconf: {error}");
+        let shape: Shape = decode(json).map_err(|error| failed(&error))?;
+        Ok((shape.name, Self::checked(shape.ipam).map_err(|error| failed(&error))?))
     }
 
     fn checked(ipam: Option<IpamShape>) -> Result<Self, ConfigError> {
@@ -116,7 +122,7 @@ pub(crate) const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<(String, Config), ConfigError> {
+    fn parsed(text: &str) -> Result<(String, Config), String> {
         Config::parse(&Json::parse(text.as_bytes()).unwrap())
     }
 
@@ -132,8 +138,9 @@ mod tests {
         let text = r#"{"name":"n","ipam":{"type":"dhcp","daemonSocketPath":"/s","priority":7,"useDNS":true,
             "provide":[{"option":"12","value":"v","fromArg":"A"}],"request":[{"option":"26"},{"skipDefault":true}]}}"#;
         let (_, config) = parsed(text).unwrap();
-        let provide = Provide { option: "12".into(), value: "v".into(), from_arg: "A".into() };
-        let asked = |option: &str, skip_default| RequestShape { skip_default, option: option.into() };
+        let name = |text: &str| OptionName(text.into());
+        let provide = Provide { option: name("12"), value: "v".into(), from_arg: "A".into() };
+        let asked = |option: &str, skip_default| RequestShape { skip_default, option: name(option) };
         let want = Config {
             socket: "/s".into(),
             provide: vec![provide],
@@ -146,11 +153,11 @@ mod tests {
 
     #[test]
     fn a_network_without_ipam_is_an_error_and_no_crash() {
-        assert_eq!(parsed(r#"{"name":"n"}"#).unwrap_err().to_string(), "IPAM config missing 'ipam' key");
-        let text = r#"{"name":"n","ipam":{"provide":[{"option":12}]}}"#;
-        let want =
-            "json: cannot unmarshal number into Go struct field ProvideOption.ipam.provide.option of type";
-        let error = parsed(text).unwrap_err().to_string();
-        assert!(error.starts_with("json: cannot unmarshal number into Go struct field"), "{error} {want}");
+        let error = parsed(r#"{"name":"n"}"#).unwrap_err();
+        assert_eq!(error, "error parsing netconf: IPAM config missing 'ipam' key");
+        let error = parsed(r#"{"name":"n","ipam":{"provide":[{"option":12}]}}"#).unwrap_err();
+        let want = "error parsing netconf: json: cannot unmarshal number into Go struct field \
+                    ProvideOption.ipam.provide.option of type main.DHCPOption";
+        assert_eq!(error, want);
     }
 }

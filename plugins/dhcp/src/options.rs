@@ -35,7 +35,7 @@ impl Options {
     pub(crate) fn new(config: &Config, args: &str) -> Result<Self, OptionError> {
         let mut options = Self::default();
         for entry in &config.provide {
-            let (option, value) = (&entry.option, &entry.value);
+            let (option, value) = (&entry.option.0, &entry.value);
             let code = code(option)?;
             if value.len() > VALUE_LIMIT {
                 return Err(OptionError::Value { option: option.clone(), value: value.clone() });
@@ -56,8 +56,8 @@ impl Options {
     }
 
     fn ask(&mut self, config: &Config) -> Result<(), OptionError> {
-        let named = config.request.iter().filter(|entry| !entry.option.is_empty());
-        let mut wanted = named.map(|entry| code(&entry.option)).collect::<Result<Vec<_>, _>>()?;
+        let named = config.request.iter().filter(|entry| !entry.option.0.is_empty());
+        let mut wanted = named.map(|entry| code(&entry.option.0)).collect::<Result<Vec<_>, _>>()?;
         if !config.request.iter().any(|entry| entry.skip_default) {
             wanted.extend(ALWAYS);
         }
@@ -111,14 +111,14 @@ const VALUE_LIMIT: usize = 255;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Provide, RequestShape};
+    use crate::config::{OptionName, Provide, RequestShape};
 
     fn provide(option: &str, value: &str, from_arg: &str) -> Provide {
-        Provide { option: option.into(), value: value.into(), from_arg: from_arg.into() }
+        Provide { option: OptionName(option.into()), value: value.into(), from_arg: from_arg.into() }
     }
 
     fn request(option: &str, skip_default: bool) -> RequestShape {
-        RequestShape { skip_default, option: option.into() }
+        RequestShape { skip_default, option: OptionName(option.into()) }
     }
 
     #[test]

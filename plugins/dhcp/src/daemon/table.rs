@@ -210,7 +210,6 @@ fn key(attachment: &Attachment) -> String {
 
 /// The network's name and the configuration in a call.
 pub(super) fn netconf(call: &Call) -> Result<(String, Config), String> {
-    let failed = |error: &dyn std::fmt::Display| format!("error parsing netconf: {error}");
-    let json = Json::parse(&call.stdin).map_err(|error| failed(&error))?;
-    Config::parse(&json).map_err(|error| failed(&error))
+    let json = Json::parse(&call.stdin).map_err(|error| format!("error parsing netconf: {error}"))?;
+    Config::parse(&json)
 }

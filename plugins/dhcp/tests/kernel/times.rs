@@ -15,11 +15,9 @@ use crate::world::{attach, call, daemon, dnsmasq, eventually, lan, nothing_kept,
 
 /// Offers and grants the first address on these terms.
 fn grant(heard: &Heard, options: Vec<DhcpOption>) -> Option<Reply> {
-    match heard.kind {
-        MessageType::Discover => Some((MessageType::Offer, FIRST, options)),
-        MessageType::Request => Some((MessageType::Ack, FIRST, options)),
-        _ => None,
-    }
+    let answers = [(MessageType::Discover, MessageType::Offer), (MessageType::Request, MessageType::Ack)];
+    let (_, kind) = answers.into_iter().find(|(asked, _)| *asked == heard.kind)?;
+    Some((kind, FIRST, options))
 }
 
 fn is_up(net: &Sandbox, pod: &Container) -> bool {
@@ -89,20 +87,20 @@ fn a_lease_that_its_server_does_not_renew_is_bound_to_any() {
 fn a_refused_renewal_is_followed_by_another_lease() {
     sandbox(|net| {
         lan(net);
-        let server = serve(net, |heard| match heard.kind {
-            MessageType::Discover if heard.has(OptionCode::RequestedIpAddress) => {
-                Some((MessageType::Offer, SECOND, terms(60, 30, 50)))
+        let server = serve(net, |heard| {
+            let wish = heard.message.opts().get(OptionCode::RequestedIpAddress);
+            let is_request = heard.kind == MessageType::Request;
+            if is_request && !heard.message.ciaddr().is_unspecified() {
+                let text = DhcpOption::Message("lease not found".into());
+                return Some((MessageType::Nak, [0; 4].into(), vec![text]));
             }
-            MessageType::Request if !heard.message.ciaddr().is_unspecified() => {
-                Some((MessageType::Nak, [0; 4].into(), vec![DhcpOption::Message("lease not found".into())]))
+            if !is_request && wish.is_some() {
+                return Some((MessageType::Offer, SECOND, terms(60, 30, 50)));
             }
-            MessageType::Request
-                if heard.message.opts().get(OptionCode::RequestedIpAddress)
-                    == Some(&DhcpOption::RequestedIpAddress(SECOND)) =>
-            {
-                Some((MessageType::Ack, SECOND, terms(60, 30, 50)))
+            if wish == Some(&DhcpOption::RequestedIpAddress(SECOND)) {
+                return Some((MessageType::Ack, SECOND, terms(60, 30, 50)));
             }
-            _ => grant(heard, terms(60, 1, 50)),
+            grant(heard, terms(60, 1, 50))
         });
         let daemon = daemon(net, &[]);
         let pod = pod(net);
