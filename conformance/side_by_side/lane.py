@@ -39,11 +39,19 @@ def differences(scenario, ours, reference):
     return compare.records(played(scenario, {"a": ours}), played(scenario, {"a": reference}), scenario)
 
 
+def chosen(only, full_kernel):
+    """The scenarios with one of these parts of names: those that need nothing this kernel lacks, or in the full kernel
+    those that need anything at all."""
+    out = [s for s in everything() if not only or any(o in s["name"] for o in only)]
+    if full_kernel:
+        return [s for s in out if s["needs"]]
+    here = set(execute({"facts": True, "bins": {}}))
+    return [s for s in out if here.issuperset(s["needs"])]
+
+
 def run(bindir, reference, known, only=(), full_kernel=False):
     """The lane; returns (table, list of shortfalls). Scenarios for the full kernel run only there."""
-    scenarios = [s for s in everything() if not only or any(o in s["name"] for o in only)]
-    if full_kernel or not execute({"facts": True, "bins": {}})["vlan"]:
-        scenarios = [s for s in scenarios if bool(s.get("vlan")) == full_kernel]
+    scenarios = chosen(only, full_kernel)
     title = "Side by side with the Go plugins" + (", full kernel" if full_kernel else "")
     tally, problems = Tally(title), []
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:

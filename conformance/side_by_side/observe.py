@@ -3,7 +3,6 @@
 
 Nothing here knows what a plugin should have done; it only takes stock.
 """
-import glob
 import json
 import os
 import stat
@@ -35,6 +34,7 @@ def _namespace(ns, conntrack):
     out = _network()
     out["sysctl"] = _sysctls()
     out["nft"] = nft()
+    out["qdiscs"] = _traffic_control()
     if ns == "host":
         out["vlans"] = json.loads(_run("bridge", "-j", "vlan", "show") or "[]")
         out["iptables"] = _iptables("iptables-save")
@@ -90,6 +90,19 @@ def _in_flux(links):
         if live and any(a.get("tentative") for a in link.get("addr_info", [])):
             return True
     return False
+
+
+def _traffic_control():
+    """Queueing disciplines that somebody asked for, and the filters of what comes in: {link: [...]}."""
+    out = {}
+    for qdisc in json.loads(_run("tc", "-j", "qdisc", "show") or "[]"):
+        if qdisc["kind"] == "noqueue":
+            continue
+        entry = out.setdefault(qdisc["dev"], [])
+        entry.append(qdisc)
+        if qdisc["kind"] == "ingress":
+            entry += json.loads(_run("tc", "-j", "filter", "show", "dev", qdisc["dev"], "ingress") or "[]")
+    return out
 
 
 # ---------------------------------------------------------------- sysctls
@@ -190,13 +203,23 @@ def _file(path):
     return entry
 
 
+# What a kernel may lack, and how to find out.
+FEATURES = {
+    "vlan-filtering": "ip link add lab0 type bridge vlan_filtering 1 && grep -q 1 /sys/class/net/lab0/bridge/vlan_filtering",
+    "dummy": "ip link add lab0 type dummy",
+    "vrf": "ip link add lab0 type vrf table 9",
+    "vlan": "ip link add lab0 link lab1 type vlan id 9",
+    "ipvlan": "ip link add lab0 link lab1 type ipvlan",
+}
+
+
 def machine_facts():
-    """What decides whether a scenario can run: whether this kernel's bridges filter VLANs."""
-    return {"vlan": os.path.exists("/proc/sys/net") and _vlan_filtering()}
-
-
-def _vlan_filtering():
-    _run("ip", "link", "add", "labvlan", "type", "bridge", "vlan_filtering", "1")
-    yes = any("1" == open(f).read().strip() for f in glob.glob("/sys/class/net/labvlan/bridge/vlan_filtering"))
-    _run("ip", "link", "del", "labvlan")
-    return yes
+    """The FEATURES that this kernel has."""
+    _run("ip", "link", "add", "lab1", "type", "veth", "peer", "name", "lab2")
+    out = []
+    for feature, command in FEATURES.items():
+        if subprocess.run(["sh", "-c", command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+            out.append(feature)
+        _run("ip", "link", "del", "lab0")
+    _run("ip", "link", "del", "lab1")
+    return out

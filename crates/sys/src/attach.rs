@@ -76,10 +76,20 @@ impl Sys<'_> {
     /// # Errors
     /// Those of [`Sys::open_pod`].
     pub fn open_pod_named(&mut self, netns: &NetnsPath) -> Result<&mut Pod, Failure> {
-        self.open_pod(netns).map_err(|failure| {
-            failure.prefixed(&format!("failed to open netns {}: ", quoted(netns.as_str())))
-        })
+        self.open_pod(netns).map_err(|failure| unopened(failure, netns))
     }
+
+    /// [`Sys::open_pod_if_present`] with the words of [`Sys::open_pod_named`].
+    ///
+    /// # Errors
+    /// Those of [`Sys::open_pod_if_present`].
+    pub fn open_pod_named_if_present(&mut self, netns: &NetnsPath) -> Result<Option<&mut Pod>, Failure> {
+        self.open_pod_if_present(netns).map_err(|failure| unopened(failure, netns))
+    }
+}
+
+fn unopened(failure: Failure, netns: &NetnsPath) -> Failure {
+    failure.prefixed(&format!("failed to open netns {}: ", quoted(netns.as_str())))
 }
 
 impl<'h> Txn<'_, 'h> {

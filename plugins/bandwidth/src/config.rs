@@ -2,7 +2,7 @@
 //! The configuration: limits of both directions, from the network's configuration or else from the runtime.
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, DecodeError, Json, PrevResultError, decode};
+use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError};
 use cnibox_sys::{Coded, Verb};
 use serde::Deserialize;
 use thiserror::Error;
@@ -120,17 +120,19 @@ impl Config {
     /// # Errors
     /// [`ConfigError`].
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
+        let shape: Shape = input.decode()?;
         match input.verb {
             Verb::Del | Verb::Gc => Ok(Self::default()),
-            Verb::Status => Self::parse(&input.conf.json),
+            Verb::Status => Self::parse(shape),
             Verb::Add | Verb::Check => {
-                Ok(Self { prev_result: input.conf.prev_result()?, ..Self::parse(&input.conf.json)? })
+                let config = Self::parse(shape)?;
+                Ok(Self { prev_result: input.conf.prev_result()?, ..config })
             }
         }
     }
 
-    fn parse(json: &Json) -> Result<Self, ConfigError> {
-        let entry = decode::<Shape>(json)?.entry();
+    fn parse(shape: Shape) -> Result<Self, ConfigError> {
+        let entry = shape.entry();
         let ingress = Limit::new(entry.ingress_rate, entry.ingress_burst)?;
         let egress = Limit::new(entry.egress_rate, entry.egress_burst)?;
         Ok(Self { ingress, egress, prev_result: None })
@@ -156,10 +158,13 @@ impl Limit {
 
 #[cfg(test)]
 mod tests {
+    use cnibox_spec::{Json, decode};
+
     use super::*;
 
     fn load(text: &str) -> Result<Config, String> {
-        Config::parse(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())
+        let shape = decode(&Json::parse(text.as_bytes()).unwrap()).map_err(ConfigError::Decode);
+        shape.and_then(Config::parse).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn report_without_interface(mut result: CniResult, plan: &PodPlan<'_>) -> Result
 /// With the namespace gone the kernel has already given the device back.
 fn take_back(sys: &mut Sys<'_>, netns: Option<&NetnsPath>, ifname: &IfName) -> Result<(), Failure> {
     let Some(netns) = netns else { return Ok(()) };
-    match sys.open_pod_if_present(netns)? {
+    match sys.open_pod_named_if_present(netns)? {
         Some(_) => sys.link_return(ifname).map(drop),
         None => Ok(()),
     }

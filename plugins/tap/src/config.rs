@@ -72,7 +72,14 @@ struct Shape {
     dns: DnsShape,
     #[serde(rename = "runtimeConfig")]
     runtime: MacShape,
+    #[serde(rename = "args")]
+    _args: NoArgs,
 }
+
+/// Only what it is not is an error.
+#[derive(Default, Deserialize)]
+#[serde(rename = "struct {}")]
+struct NoArgs {}
 
 impl Config {
     /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else.
