@@ -22,15 +22,16 @@ def alone(kind, name, steps=FAILS, **fields):
 
 def odd_results(kind, fields, needs=()):
     """Previous results that are missing, unreadable or not about this interface; and an attachment that is half gone."""
-    chain = [PTP, dict({"type": kind}, **fields)]
     previous = [None, {"cniVersion": "1.0.0"}, {"cniVersion": "9.9.9"}, {"cniVersion": "0.4.0", "ips": []}, {"cniVersion": "1.0.0", "interfaces": [], "ips": []},
                 dict(BEFORE, interfaces=[{"name": "eth9", "sandbox": "/run/netns/c1"}]), dict(BEFORE, ips=[{"address": "nonsense"}])]
     lone = [dict({"type": kind}, **fields)]
     return [scenario("%s/result-%d" % (kind, n), lone, FAILS[:2] + ["CHECK c1"], confs={"": {"cniVersion": "1.0.0", "name": "net1", "plugins": [dict(lone[0], prevResult=p)]}},
                      better=[6, 7], needs=needs) for n, p in enumerate(previous)] + [
-        scenario("%s/%s" % (kind, name), chain, steps, better=[6, 7], needs=needs, swap=name == "netns-gone") for name, steps in (
-            ("netns-gone", ["ADD c1"] + GONE), ("netns-empty", ["ADD c1", {"do": "DEL", "netns": ""}]), ("del-without-prevresult", ["ADD c1", {"do": "DEL", "add": {"prevResult": None}}]),
-            ("netns-a-file", ["ADD c1", {"sh": "touch /run/plain"}, {"do": "DEL", "netns": "/run/plain"}]), ("netns-missing", ["ADD c1", {"do": "DEL", "netns": "/run/nonexist"}]),
+        scenario("%s/%s" % (kind, name), [BRIDGE if "two" in name else PTP] + lone, steps, better=[6, 7], needs=needs, swap=name == "netns-gone",
+                 confs={"alone": {"cniVersion": "1.0.0", "name": "net1", "plugins": lone}}) for name, steps in (
+            ("netns-gone", ["ADD c1"] + GONE), ("netns-empty", ["ADD c1", {"do": "DEL", "conf": "alone", "netns": ""}, "DEL c1"]),
+            ("netns-a-file", ["ADD c1", {"sh": "touch /run/plain"}, {"do": "DEL", "conf": "alone", "netns": "/run/plain"}, "DEL c1"]),
+            ("netns-missing", ["ADD c1", {"do": "DEL", "conf": "alone", "netns": "/run/nonexist"}, "DEL c1"]), ("del-without-prevresult", ["ADD c1", {"do": "DEL", "conf": "alone", "add": {"prevResult": None}}]),
             ("interface-gone", ["ADD c1", sh("ip link del eth0"), "CHECK c1", "DEL c1"]), ("two-containers", ["ADD c1", "ADD c2", "CHECK c1", "DEL c1", "CHECK c2", "DEL c2"]),
             ("two-interfaces", ["ADD c1", "ADD c1 eth1", "CHECK c1 eth1", "CHECK c1", "DEL c1", "CHECK c1 eth1", "DEL c1 eth1"]),
             ("del-before-add", ["DEL c1"]), ("dns-passed-on", [{"do": v, "add": {"dns": {"domain": "d"}}} for v in ("ADD", "CHECK", "DEL")]))]
@@ -115,7 +116,7 @@ SCENARIOS += [
     behind(PTP, "ifb-gone", bandwidth(**MBIT), ["ADD c1", sh("ip link del $(ip -br link show type ifb | cut -d' ' -f1)", "host"), "DEL c1"]),
     alone("bandwidth", "alone", **MBIT), alone("bandwidth", "alone-nothing", ["CHECK c1", "DEL c1"])]
 SCENARIOS += odd_results("bandwidth", MBIT)
-SCENARIOS += [wrong_types("bandwidth/wrong-types", bandwidth(prevResult=BEFORE), [("ingressRate", "x"), ("ingressBurst", -1), ("egressRate", 1.5), ("egressBurst", 2 ** 64), ("runtimeConfig.bandwidth", "x"), ("runtimeConfig.bandwidth", []),
+SCENARIOS += [wrong_types("bandwidth/wrong-types", bandwidth(prevResult=BEFORE), [("ingressRate", "x"), ("ingressBurst", -1), ("egressRate", 1.5), ("egressBurst", 1000.0), ("runtimeConfig.bandwidth", "x"), ("runtimeConfig.bandwidth", []),
     ("runtimeConfig.bandwidth.ingressRate", "x"), ("runtimeConfig.bandwidth.egressBurst", -5)], better=[6, 7])]
 
 # ---------------------------------------------------------------- sbr
@@ -144,8 +145,8 @@ SCENARIOS += [scenario("sbr/" + name, [BRIDGE], TWO_HOMED, confs=second(first, s
     ("default-route", dict(OTHER, isDefaultGateway=True), {}), ("key-case", OTHER, {"TABLE": 77}), ("static", dict(OTHER, ipam=STATIC), {}),
     ("gateways", OTHER, {"gateways": ["10.61.0.7", "fd61::7"]}), ("source-hints", OTHER, {"addSourceHints": True}))]
 SCENARIOS += [scenario("sbr/" + name, [BRIDGE], ["ADD c1"] + steps, confs=second(OTHER, sbr()), better=[7]) for name, steps in (
-    ("tables-taken", [sh("ip rule add from 1.2.3.4 table 100 && ip route add 1.0.0.0/8 dev lo table 101"), dict(B, do="ADD"), dict(B, do="DEL")]),
-    ("three-interfaces", [dict(B, do="ADD"), dict(B, do="ADD", **{"if": "eth2", "add": {"ipam": V4}}), dict(B, do="DEL"), dict(B, do="DEL", **{"if": "eth2"})]),
+    ("tables-taken", [sh("ip link set lo up && ip rule add from 1.2.3.4 table 100 && ip route add 1.0.0.0/8 dev lo table 101"), dict(B, do="ADD"), dict(B, do="DEL")]),
+    ("three-interfaces", [dict(B, do="ADD"), dict(B, do="ADD", **{"if": "eth2", "add": {"bridge": "br2", "ipam": V4}}), dict(B, do="DEL"), dict(B, do="DEL", **{"if": "eth2"})]),
     ("rules-gone", [dict(B, do="ADD"), sh("ip rule del from 10.61.0.9"), dict(B, do="DEL")]),
     ("foreign-rules-stay", [dict(B, do="ADD"), sh("ip rule add from 10.61.0.9 to 1.2.3.4 table 55; ip rule add from 10.61.0.0/24 table 56"), dict(B, do="DEL")]),
     ("address-gone", [dict(B, do="ADD"), sh("ip addr flush dev eth1"), dict(B, do="DEL")]))]

@@ -71,13 +71,13 @@ impl Coded for ConfigError {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename = "PluginConf", default)]
 struct Shape {
-    #[serde(rename = "ingressRate")]
+    #[serde(rename = "BandwidthEntry::ingressRate")]
     ingress_rate: Option<u64>,
-    #[serde(rename = "ingressBurst")]
+    #[serde(rename = "BandwidthEntry::ingressBurst")]
     ingress_burst: Option<u64>,
-    #[serde(rename = "egressRate")]
+    #[serde(rename = "BandwidthEntry::egressRate")]
     egress_rate: Option<u64>,
-    #[serde(rename = "egressBurst")]
+    #[serde(rename = "BandwidthEntry::egressBurst")]
     egress_burst: Option<u64>,
     #[serde(rename = "runtimeConfig")]
     runtime: RuntimeShape,
@@ -120,12 +120,12 @@ impl Config {
     /// # Errors
     /// [`ConfigError`].
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
-        let shape: Shape = input.decode()?;
         match input.verb {
+            // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
             Verb::Del | Verb::Gc => Ok(Self::default()),
-            Verb::Status => Self::parse(shape),
+            Verb::Status => Self::parse(input.decode()?),
             Verb::Add | Verb::Check => {
-                let config = Self::parse(shape)?;
+                let config = Self::parse(input.decode()?)?;
                 Ok(Self { prev_result: input.conf.prev_result()?, ..config })
             }
         }

@@ -96,7 +96,8 @@ impl Config {
             }
             Verb::Status => Self::parse(shape),
             Verb::Del => {
-                let table = shape.table.map(table_number).transpose()?;
+                // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
+                let table = shape.table.and_then(|table| u32::try_from(table).ok());
                 let prev_result = input.conf.prev_result().unwrap_or_default();
                 Ok(Self { table, prev_result, ..Self::default() })
             }

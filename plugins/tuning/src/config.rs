@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
-use cnibox_spec::{Args, ArgsError, CniResult, Code, DecodeError, PrevResultError};
+use cnibox_spec::{Args, ArgsError, CniResult, Code, DecodeError, Json, PrevResultError, decode};
 use cnibox_sys::{Coded, Verb};
 use serde::Deserialize;
 use thiserror::Error;
@@ -56,6 +56,9 @@ pub enum ConfigError {
     /// A value of the wrong type.
     #[error("failed to load netconf: {0}")]
     Decode(#[from] DecodeError),
+    /// Sysctls of the wrong type.
+    #[error("{0}")]
+    DecodeSysctls(#[source] DecodeError),
     /// A sysctl is there twice.
     #[error("duplicated sysctl keys are not allowed")]
     Duplicate,
@@ -82,7 +85,7 @@ pub enum ConfigError {
 impl Coded for ConfigError {
     fn code(&self) -> Code {
         match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::Decode(_) | Self::DecodeSysctls(_) => Code::DECODING_FAILURE,
             Self::Args(_) => Code::INVALID_ENVIRONMENT,
             Self::Duplicate
             | Self::Mac(_)
@@ -135,21 +138,40 @@ struct CniArgsShape {
     txqlen: Option<i64>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(rename = "sysctlCheck", default)]
+struct SysctlCheck {
+    #[serde(rename = "sysctl")]
+    _sysctl: SysctlKeys,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "map[main.sysctlKey]string")]
+struct SysctlKeys(#[expect(dead_code, reason = "only its type matters")] Sysctls);
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "TuningConf", default)]
+struct DirShape {
+    #[serde(rename = "dataDir")]
+    data_dir: String,
+}
+
 impl Config {
     /// Checks the configuration.
     ///
     /// # Errors
     /// [`ConfigError`].
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
-        if matches!(input.verb, Verb::Add | Verb::Check) && has_duplicates(&input.conf.json) {
-            return Err(ConfigError::Duplicate);
-        }
-        let shape: Shape = input.decode()?;
         match input.verb {
-            Verb::Del | Verb::Gc => Ok(Self { data_dir: data_dir(shape.data_dir), ..Self::default() }),
-            Verb::Status => Self::parse(shape, ""),
+            // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
+            Verb::Del | Verb::Gc => {
+                let shape: DirShape = decode(&input.conf.json)?;
+                Ok(Self { data_dir: data_dir(shape.data_dir), ..Self::default() })
+            }
+            Verb::Status => Self::parse(input.decode()?, ""),
             Verb::Add | Verb::Check => {
-                let config = Self::parse(shape, &input.args())?;
+                check_sysctls(&input.conf.json)?;
+                let config = Self::parse(input.decode()?, &input.args())?;
                 let prev_result = input.conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
                 Ok(Self { prev_result: Some(prev_result), ..config })
             }
@@ -181,6 +203,12 @@ impl Config {
         };
         Ok(Self { data_dir: data_dir(dir), sysctls, link, mac_text, prev_result: None })
     }
+}
+
+/// A reading of its own, ahead of all others.
+fn check_sysctls(json: &Json) -> Result<(), ConfigError> {
+    decode::<SysctlCheck>(json).map_err(ConfigError::DecodeSysctls)?;
+    if has_duplicates(json) { Err(ConfigError::Duplicate) } else { Ok(()) }
 }
 
 fn data_dir(configured: String) -> PathBuf {
@@ -218,8 +246,6 @@ const DEFAULT_DATA_DIR: &str = "/run/cni/tuning";
 
 #[cfg(test)]
 mod tests {
-    use cnibox_spec::{Json, decode};
-
     use super::*;
 
     fn load(text: &str, args: &str) -> Result<Config, String> {
@@ -266,8 +292,13 @@ mod tests {
 
     #[test]
     fn duplicates_and_wrong_types_are_errors() {
-        let twice = Json::parse(br#"{"sysctl":{"net.a":"1","net.b":"2","net.a":"3"}}"#).unwrap();
-        assert!(has_duplicates(&twice));
+        let checked = |text: &str| check_sysctls(&Json::parse(text.as_bytes()).unwrap()).map_err(|e| e.to_string());
+        let twice = checked(r#"{"sysctl":{"net.a":"1","net.b":"2","net.a":"3"}}"#);
+        assert_eq!(twice.unwrap_err(), "duplicated sysctl keys are not allowed");
+        assert_eq!(
+            checked(r#"{"sysctl":"x"}"#).unwrap_err(),
+            "json: cannot unmarshal string into Go struct field sysctlCheck.sysctl of type map[main.sysctlKey]string"
+        );
         assert_eq!(
             load(r#"{"sysctl":{"net.a":1}}"#, "").unwrap_err(),
             "failed to load netconf: json: cannot unmarshal number into Go struct field TuningConf.sysctl of type string"
