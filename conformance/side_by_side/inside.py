@@ -28,7 +28,7 @@ class Run:
         for key, directory in job["bins"].items():
             os.makedirs(BIN[key])
             _must("mount --bind '%s' %s" % (directory, BIN[key]))
-            self.callers[key] = Caller(BIN[key], results)
+            self.callers[key] = Caller(BIN[key], results, self.scenario.get("env", {}))
         self.choose = chooser(job.get("by", "a"))
         self.namespaces = ["host"]
 

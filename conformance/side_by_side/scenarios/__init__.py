@@ -9,6 +9,8 @@ A scenario is a dictionary:
   caps        capability arguments (runtimeConfig), given to plugins that declare them
   better      error codes accepted where the reference says 999
   needs       features (observe.py has them) that a kernel may lack: then it runs in the full kernel
+  env         environment of all plugins
+  known       the name by which known-differences.md knows it, if not its own
   conntrack, firewalld   observe conntrack; start a fake firewalld
   swap        also played with ADD by one set of plugins and the rest by the other
 

@@ -105,7 +105,12 @@ impl<'h> Txn<'_, 'h> {
     ) -> Result<Link, Failure> {
         let name = || ifname.to_string();
         self.step(Undo::Link { place: Place::Pod, name: name() }, |sys| match create(sys)? {
-            Err(source) if source.is_exists() && !CREATED_IN_PLACE.contains(&kind) => {
+            // Other things than the name can be taken, such as a VLAN.
+            Err(source)
+                if source.is_exists()
+                    && !CREATED_IN_PLACE.contains(&kind)
+                    && sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?.is_some() =>
+            {
                 Err(Failure::from(PodLinkError::NameTaken { kind, ifname: name(), source }))
             }
             made => made.map_err(|source| PodLinkError::Create { kind, source }.into()),
@@ -123,6 +128,16 @@ impl<'h> Txn<'_, 'h> {
     pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
         let undo = Undo::Delegate(plugin.to_owned());
         let result = self.step(undo, |sys| sys.ipam_add(plugin, version))?;
+        if result.ips.is_empty() { Err(PodLinkError::NoAddresses.into()) } else { Ok(result) }
+    }
+
+    /// [`Txn::ipam_add`] for an attachment without an interface.
+    ///
+    /// # Errors
+    /// Those of [`Txn::ipam_add`].
+    pub fn ipam_add_without_interface(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
+        let undo = Undo::Delegate(plugin.to_owned());
+        let result = self.step(undo, |sys| sys.ipam_add_without_interface(plugin, version))?;
         if result.ips.is_empty() { Err(PodLinkError::NoAddresses.into()) } else { Ok(result) }
     }
 

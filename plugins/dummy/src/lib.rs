@@ -4,7 +4,7 @@
 //! Everything of an attachment is in the container's namespace and ends with it, but for the IPAM plugin's reservation.
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
-use cnibox_spec::{CniResult, Code, DecodeError};
+use cnibox_spec::{CniResult, Code, DecodeError, decode};
 use cnibox_sys::{CheckWording, Coded, Expected, Failure, IpamShape, Place, PodPlan, Sys, Txn, Verb};
 use serde::Deserialize;
 use thiserror::Error;
@@ -57,7 +57,8 @@ impl Plugin for Dummy {
             Verb::Status => DummyError::DecodeForStatus,
             Verb::Add | Verb::Del | Verb::Check | Verb::Gc => DummyError::Decode,
         };
-        let shape: Shape = input.decode().map_err(undecodable)?;
+        input.check_common().map_err(undecodable)?;
+        let shape: Shape = decode(&input.conf.json).map_err(undecodable)?;
         let ipam = shape.ipam.into_plugin();
         if ipam.is_none() && matches!(input.verb, Verb::Add | Verb::Check) {
             return Err(DummyError::NoIpam.into());

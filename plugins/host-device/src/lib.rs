@@ -41,8 +41,11 @@ impl Plugin for HostDevice {
         };
         Txn::run(sys, |tx| {
             let lent = link.as_ref().map(|link| tx.link_lend(link, &args.ifname)).transpose()?;
-            let ipam =
-                config.ipam.as_deref().map(|plugin| tx.ipam_add(plugin, &conf.version_text)).transpose()?;
+            let ipam = config.ipam.as_deref().map(|plugin| match lent {
+                Some(_) => tx.ipam_add(plugin, &conf.version_text),
+                None => tx.ipam_add_without_interface(plugin, &conf.version_text),
+            });
+            let ipam = ipam.transpose()?;
             match lent {
                 Some(lent) => tx.pod_configure(&lent, ipam, &plan),
                 None => report_without_interface(ipam.unwrap_or_default(), &plan),

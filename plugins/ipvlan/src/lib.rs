@@ -43,7 +43,7 @@ impl Plugin for Ipvlan {
             announce: ANNOUNCE_ALL,
             version: conf.version,
         };
-        let mtu = config.mtu_below(&parent);
+        let mtu = config.mtu_on(&parent);
         Txn::run(sys, |tx| {
             let create = |sys: &mut Sys<'_>| {
                 Ok(sys.rtnl(Place::Pod)?.link_add_ipvlan(&spec, config.mode, IpVlanFlag::Bridge))

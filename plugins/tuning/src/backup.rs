@@ -161,7 +161,11 @@ impl BackupFile {
     pub(crate) fn remove_if_present(&self) -> Result<(), BackupError> {
         match fs::remove_file(&self.path) {
             Ok(()) => Ok(()),
-            Err(source) if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
+            Err(source)
+                if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
+                Ok(())
+            }
             Err(source) => Err(BackupError::Remove(self.path.clone(), source)),
         }
     }

@@ -292,7 +292,8 @@ mod tests {
 
     #[test]
     fn duplicates_and_wrong_types_are_errors() {
-        let checked = |text: &str| check_sysctls(&Json::parse(text.as_bytes()).unwrap()).map_err(|e| e.to_string());
+        let checked =
+            |text: &str| check_sysctls(&Json::parse(text.as_bytes()).unwrap()).map_err(|e| e.to_string());
         let twice = checked(r#"{"sysctl":{"net.a":"1","net.b":"2","net.a":"3"}}"#);
         assert_eq!(twice.unwrap_err(), "duplicated sysctl keys are not allowed");
         assert_eq!(

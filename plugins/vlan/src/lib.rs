@@ -8,7 +8,7 @@ mod config;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netlink::{Link, LinkData, ParentSpec};
 use cnibox_spec::{CniResult, Code, Dns};
-use cnibox_sys::{CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn, Verb};
+use cnibox_sys::{CheckWording, Coded, Expected, Failure, Place, PodLinkError, PodPlan, Sys, Txn, Verb};
 use thiserror::Error;
 
 pub use config::Config;
@@ -77,7 +77,11 @@ impl Plugin for Vlan {
 }
 
 /// This plugin alone puts words in front of what its IPAM plugin says, and so loses the code.
+/// An answer without addresses is no failure of the delegate.
 fn delegate_failed(failure: Failure) -> Failure {
+    if failure.to_string() == PodLinkError::NoAddresses.to_string() {
+        return failure;
+    }
     Failure::new(Code::INTERNAL, format!("failed to execute IPAM delegate: {failure}"))
 }
 
