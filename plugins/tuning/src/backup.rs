@@ -131,6 +131,9 @@ impl BackupFile {
             _ => {}
         }
         let save = || {
+            if !fs::metadata(&self.dir)?.is_dir() {
+                return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
+            }
             let mut file = tempfile::Builder::new().prefix(".backup").tempfile_in(&self.dir)?;
             file.write_all(&backup.to_json())?;
             file.persist(&self.path).map_err(|error| error.error)
