@@ -5,6 +5,7 @@ from .interfaces import DUAL, GONE, STATIC, V4, V6, args, check, sh
 
 PTP = {"type": "ptp", "ipam": dict(DUAL, routes=DUAL["routes"][:2])}
 BRIDGE = {"type": "bridge", "bridge": "br0", "isDefaultGateway": True, "ipMasq": True, "ipam": {"type": "host-local", "ranges": DUAL["ranges"]}}
+FLAT = dict(BRIDGE, ipMasq=False)
 BEFORE = {"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "mac": "02:00:00:00:70:01", "sandbox": "/run/netns/c1"}],
           "ips": [{"address": "10.60.0.2/24", "gateway": "10.60.0.1", "interface": 0}]}
 
@@ -27,7 +28,7 @@ def odd_results(kind, fields, needs=()):
     lone = [dict({"type": kind}, **fields)]
     return [scenario("%s/result-%d" % (kind, n), lone, FAILS[:2] + ["CHECK c1"], confs={"": {"cniVersion": "1.0.0", "name": "net1", "plugins": [dict(lone[0], prevResult=p)]}},
                      better=[6, 7], needs=needs) for n, p in enumerate(previous)] + [
-        scenario("%s/%s" % (kind, name), [dict(BRIDGE, ipMasq=False) if "two" in name else PTP] + lone, steps, better=[6, 7], needs=needs, swap=name == "netns-gone",
+        scenario("%s/%s" % (kind, name), [FLAT if "two" in name or kind == "vrf" else PTP] + lone, steps, better=[6, 7], needs=needs, swap=name == "netns-gone",
                  confs={"alone": {"cniVersion": "1.0.0", "name": "net1", "plugins": lone}}) for name, steps in (
             ("netns-gone", ["ADD c1"] + GONE), ("netns-empty", ["ADD c1", {"do": "DEL", "conf": "alone", "netns": ""}, "DEL c1"]),
             ("netns-a-file", ["ADD c1", {"sh": "touch /run/plain"}, {"do": "DEL", "conf": "alone", "netns": "/run/plain"}, "DEL c1"]),
@@ -163,13 +164,13 @@ def vrf(**fields):
 
 
 NEEDS = {"needs": ["vrf"]}
-SCENARIOS += [behind(PTP, "version-%s" % v, vrf(), LIFE if v == VERSIONS[-1] else SHORT, version=v, **NEEDS) for v in VERSIONS]
+SCENARIOS += [behind(FLAT, "version-%s" % v, vrf(), LIFE if v == VERSIONS[-1] else SHORT, version=v, **NEEDS) for v in VERSIONS]
 SCENARIOS += [behind(first, name, vrf(**fields), SHORT, swap=name in ("table", "bridge"), **NEEDS) for name, first, fields in (
-    ("table", PTP, {"table": 1234}), ("table-zero", PTP, {"table": 0}), ("table-main", PTP, {"table": 254}), ("bridge", BRIDGE, {}), ("static", dict(PTP, ipam=STATIC), {}), ("v6", dict(PTP, ipam=V6), {}),
-    ("key-case", PTP, {"VRFName": "red", "TABLE": 7}))]
-SCENARIOS += [behind(PTP, name, vrf(**fields), FAILS, **NEEDS) for name, fields in (
+    ("table", FLAT, {"table": 1234}), ("table-zero", FLAT, {"table": 0}), ("table-main", FLAT, {"table": 254}), ("bridge", BRIDGE, {}), ("static", dict(FLAT, ipam=STATIC), {}), ("v6", dict(FLAT, ipam=V6), {}),
+    ("ptp", PTP, {}), ("key-case", FLAT, {"VRFName": "red", "TABLE": 7}))]
+SCENARIOS += [behind(FLAT, name, vrf(**fields), FAILS, **NEEDS) for name, fields in (
     ("no-name", {"vrfname": ""}), ("name-too-long", {"vrfname": "a" * 16}), ("name-slash", {"vrfname": "a/b"}), ("name-of-interface", {"vrfname": "eth0"}), ("name-of-other-kind", {"vrfname": "lo"}), ("table-too-large", {"table": 2 ** 32}))]
-SCENARIOS += [behind(PTP, name, vrf(**fields), steps, **NEEDS) for name, fields, steps in (
+SCENARIOS += [behind(FLAT, name, vrf(**fields), steps, **NEEDS) for name, fields, steps in (
     ("there-already", {}, [{"sh": "ip link add blue type vrf table 55", "in": "c1"}] + SHORT), ("there-with-other-table", {"table": 7}, [{"sh": "ip link add blue type vrf table 55", "in": "c1"}] + FAILS),
     ("there-down", {"table": 55}, [{"sh": "ip link add blue type vrf table 55", "in": "c1"}, "ADD c1", "DEL c1"]),
     ("another-vrf", {}, [{"sh": "ip link add red type vrf table 1; ip link add green type vrf table 3", "in": "c1"}] + SHORT),
