@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The nf_tables netlink protocol: expressions, messages and the socket. Knows no dialect.
 
+pub(crate) mod afterlife;
 pub(crate) mod expr;
 pub(crate) mod message;
 pub(crate) mod socket;
