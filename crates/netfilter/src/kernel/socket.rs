@@ -3,12 +3,13 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use netlink_bindings::utils::find_attr;
 use netlink_sys::Socket as RawSocket;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
-use super::afterlife;
+use super::limbo;
 use crate::error::{Error, Result};
 
 /// Above what a netlink dump puts into one datagram.
@@ -38,14 +39,14 @@ pub(crate) struct Socket {
     raw: RawSocket,
     next_seq: u32,
     buffer: Vec<u8>,
-    /// Something was deleted in the namespace lately, as far as is known.
-    deletes: bool,
+    /// When something was last deleted in the namespace, as far as is known.
+    deleted: Option<Instant>,
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if self.deletes {
-            afterlife::leave(&self.raw);
+        if self.deleted.is_some_and(|moment| moment.elapsed() < limbo::GRACE) {
+            limbo::leave(&self.raw);
         }
     }
 }
@@ -56,13 +57,13 @@ impl Socket {
         let raw = RawSocket::new(NETLINK_NETFILTER).map_err(failed)?;
         raw.set_ext_ack(true).map_err(failed)?;
         raw.set_cap_ack(true).map_err(failed)?;
-        Ok(Self { raw, next_seq: 1, buffer: Vec::with_capacity(RECEIVE_SIZE), deletes: false })
+        Ok(Self { raw, next_seq: 1, buffer: Vec::with_capacity(RECEIVE_SIZE), deleted: None })
     }
 
     /// To be called when this or another socket of the process deletes rules or chains: spares the process the wait for
     /// their memory to be freed when it closes the socket.
     pub(crate) fn note_deletion(&mut self) {
-        self.deletes = true;
+        self.deleted = Some(Instant::now());
     }
 
     /// Reserves `count` sequence numbers.
