@@ -94,6 +94,7 @@ impl<'h> Txn<'_, 'h> {
         create: impl FnOnce(&mut Sys<'h>) -> Result<Result<(), Error>, Failure>,
     ) -> Result<Link, Failure> {
         let name = || ifname.to_string();
+        self.sys().attempt_begins()?;
         self.step(Undo::Link { place: Place::Pod, name: name() }, |sys| match create(sys)? {
             Err(source) if source.is_exists() && !CREATED_IN_PLACE.contains(&kind) => {
                 Err(Failure::from(PodLinkError::NameTaken { kind, ifname: name(), source }))
