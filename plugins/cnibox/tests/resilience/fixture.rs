@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cnibox_testkit::{Container, Sandbox, diff, sandbox};
 use serde_json::{Value, json};
 
-use crate::networks::Network;
+use crate::networks::{self, Network};
 
 /// Whose plugins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,7 +272,8 @@ impl<'a> World<'a> {
     fn conf(&self, index: usize, prev: &Value, target: &Target) -> Value {
         let mut conf = self.network.conf(index, prev);
         let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
-        let number = target.id.strip_prefix("pod").map(digits).and_then(|number| number.parse::<usize>().ok());
+        let number =
+            target.id.strip_prefix("pod").map(digits).and_then(|number| number.parse::<usize>().ok());
         let number = number.filter(|_| target.id != self.neighbour.id).map_or(0, |number| 1 + number % 7);
         for (key, value) in [("device", json!(format!("lend{number}"))), ("vlanId", json!(100 + number))] {
             if conf[key] == "@" {
@@ -365,20 +366,50 @@ impl<'a> World<'a> {
 
     /// What differs from `before` on the host, and whether the container still has its interface. Empty if nothing.
     pub(crate) fn left(&self, before: &str, target: &Target) -> String {
-        let mut left = diff(before, &self.host());
-        // The kernel is not done with a namespace's links the moment that they are deleted.
-        for _ in 0..20 {
-            if left.is_empty() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-            left = diff(before, &self.host());
-        }
+        let mut left = self.left_on_host(before);
         if Path::new(&target.netns).exists() {
             let inside = diff(&self.empty, &inside(self.net, &target.id));
             left.extend(inside.lines().map(|line| format!("{line} (in the container)\n")));
         }
         left
+    }
+
+    /// What differs from `before` on the host. Empty if nothing.
+    pub(crate) fn left_on_host(&self, before: &str) -> String {
+        self.differs(before, |line| !line.is_empty())
+    }
+
+    /// The same but for devices that can be lent: those that are in a container when its namespace goes are only given
+    /// back when they are more than software.
+    pub(crate) fn left_but_devices(&self, before: &str) -> String {
+        self.differs(before, |line| !line.contains("lend") && !line.contains("lent"))
+    }
+
+    fn differs(&self, before: &str, counts: impl Fn(&str) -> bool) -> String {
+        let counting = |text: &str| {
+            text.lines().filter(|line| counts(line)).map(|line| format!("{line}\n")).collect::<String>()
+        };
+        let before = counting(before);
+        let mut left = diff(&before, &counting(&self.host()));
+        // The kernel is not done with a namespace's links the moment that they are deleted.
+        for _ in 0..50 {
+            if left.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            left = diff(&before, &counting(&self.host()));
+        }
+        left
+    }
+
+    /// Deletes a container's namespace, and makes the devices again that went with it.
+    pub(crate) fn bury(&self, target: &Target) {
+        self.net.run("sh", &["-c", &format!("ip netns del {} 2>/dev/null; true", target.id)]);
+        if self.network.host == networks::DEVICES {
+            // The kernel takes its time; a device that is there stays.
+            std::thread::sleep(Duration::from_millis(200));
+            self.net.run("sh", &["-c", networks::DEVICES]);
+        }
     }
 
     /// Waits until the kernel has finished what follows an ADD by itself, IPv6 link-local addresses among it.

@@ -10,6 +10,7 @@ mod faults;
 mod fixture;
 mod hostile;
 mod killed;
+mod kinds;
 mod lost;
 mod networks;
 mod report;
