@@ -40,6 +40,9 @@ pub(crate) fn add(
     let mut result = previous.clone();
     Txn::run(sys, |tx| {
         if let Some(limit) = request.config.ingress {
+            // With its first discipline a link without a queue gets one (`qdisc_create` of the kernel).
+            let undo = Undo::Settings { place: Place::Host, link: Box::new(host.clone()) };
+            tx.attempt(undo, |_| Ok::<_, Failure>(()))?;
             root_tbf(tx, host.index, limit.tbf(), ApplyError::Ingress)?;
         }
         if let Some(limit) = request.config.egress {

@@ -4,7 +4,7 @@
 use cnibox_testkit::sandbox;
 use serde_json::{Value, json};
 
-use crate::fixture::{Answer, Call, Side, Target, World, on_each, supported};
+use crate::fixture::{Side, Target, World, on_each, supported};
 use crate::networks::{self, Network};
 use crate::report::{Tally, sides};
 
@@ -364,48 +364,32 @@ fn gc_takes_what_the_go_plugins_left_as_far_as_it_says_whose_it_is() {
     });
 }
 
-fn status(world: &World<'_>, under: &[&str]) -> Vec<Answer> {
-    let calls = (0..world.network.plugins.len()).map(|index| Call {
-        side: Side::Ours,
-        plugin: world.network.kind(index).to_owned(),
-        env: Vec::new(),
-        stdin: world.network.conf(index, &Value::Null).to_string(),
-        under: under.iter().map(|word| (*word).to_owned()).collect(),
-    });
-    calls.map(|call| call.env("CNI_COMMAND", "STATUS").run()).collect()
-}
-
 #[test]
-fn status_says_when_add_cannot_work() {
-    sandbox(|net| {
-        let mut network = networks::v4();
-        network.plugins[0]["ipam"]["ranges"] = json!([[{"subnet": "10.61.0.0/29"}]]);
-        let world = World::new(net, network, Side::Ours);
-        for answer in status(&world, &[]) {
-            assert!(answer.ok(), "{answer:?}");
+fn del_reports_every_failure_and_does_the_rest() {
+    let networks = vec![networks::v4(), networks::native(), networks::routed(), networks::stacked(), networks::lent()];
+    on_each(networks, Side::Ours, |_, world| {
+        let before = world.host();
+        let target = Target::of(&world.net.container());
+        let result = world.add(&target).expect("ADD");
+        let main = world.network.main();
+        for later in (main + 1..world.network.plugins.len()).rev() {
+            assert!(world.call(later, "DEL", &target, &result).run().ok());
         }
-        for answer in status(&world, &["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"])
-        {
-            assert_eq!(answer.json()["code"], 50, "{answer:?}");
-        }
-        let mut plain = world.with(world.network.clone());
-        plain.network.ports = Value::Null;
-        let mut pods = Vec::new();
-        loop {
-            let pod = Target::of(&net.container());
-            match plain.add(&pod) {
-                Ok(result) => pods.push((pod, result)),
-                Err(answer) => {
-                    assert!(answer.stdout.contains("no IP addresses available"), "{answer:?}");
-                    break;
-                }
-            }
-        }
-        assert_eq!(pods.len(), 4, "addresses of a /29 without gateway and neighbour");
-        let answer = &status(&world, &[])[0];
-        assert_eq!(answer.json()["code"], 50, "{answer:?}");
-        let (pod, result) = &pods[0];
-        plain.del(pod, result).expect("DEL");
-        assert!(status(&world, &[])[0].ok());
+        // Neither the namespace nor the IPAM plugin can be reached.
+        std::fs::write("/run/testkit/no-netns", "").expect("write a file");
+        let lost = Target { netns: "/run/testkit/no-netns".to_owned(), ..target.clone() };
+        let answer = world.call(main, "DEL", &lost, &result).env("CNI_PATH", "/nowhere").run();
+        let told = |text: &str| answer.stdout.contains(text);
+        assert!(told("no-netns") && told("host-local"), "{}: {answer:?}", world.network.label);
+        // Everything else is gone.
+        let host = world.host();
+        let rest: Vec<_> = host
+            .lines()
+            .filter(|line| line.contains(&target.id) && !line.starts_with("/run/"))
+            .collect();
+        assert!(rest.is_empty(), "{}:\n{}", world.network.label, rest.join("\n"));
+        world.del(&target, &result).unwrap_or_else(|answer| panic!("DEL: {answer:?}"));
+        let left = world.left(&before, &target);
+        assert!(left.is_empty(), "{}:\n{left}", world.network.label);
     });
 }

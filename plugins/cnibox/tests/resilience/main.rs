@@ -15,4 +15,5 @@ mod lost;
 mod networks;
 mod report;
 mod retry;
+mod status;
 mod steps;
