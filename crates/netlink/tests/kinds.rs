@@ -142,7 +142,8 @@ fn the_kernel_is_asked_for_a_kind_without_making_a_link() {
         assert!(!rtnl.link_kind_is_known("cnibox-no-such").unwrap());
         for kind in ["veth", "macvlan", "ipvlan", "vlan", "dummy", "vrf", "ifb"] {
             let (known, name) = (rtnl.link_kind_is_known(kind).unwrap(), format!("probe-{kind}"));
-            let made = std::process::Command::new("ip").args(["link", "add", &name, "type", kind]).output().unwrap();
+            let made =
+                std::process::Command::new("ip").args(["link", "add", &name, "type", kind]).output().unwrap();
             let said = String::from_utf8_lossy(&made.stderr).into_owned();
             assert_eq!(known, !said.contains("Unknown device type"), "{kind}: {said}");
             if made.status.success() {

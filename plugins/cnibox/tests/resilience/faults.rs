@@ -133,9 +133,16 @@ fn fail_del(world: &World<'_>, index: usize, fault: &Fault, target: &Target) -> 
         Ok(result) => result,
         Err(answer) => return format!("ADD before DEL: {answer:?}\n"),
     };
+    let mut problem = String::new();
+    for later in (index + 1..world.network.plugins.len()).rev() {
+        let answer = world.call(later, "DEL", target, &result).run();
+        if !answer.ok() {
+            problem.push_str(&format!("DEL of {}: {answer:?}\n", world.network.kind(later)));
+        }
+    }
     let mut call = world.call(index, "DEL", target, &result);
     call.under = fault.injector();
-    let mut problem = judged(&call.run(), fault);
+    problem.push_str(&judged(&call.run(), fault));
     if let Err(answer) = world.del(target, &result) {
         problem.push_str(&format!("DEL again: {answer:?}\n"));
     }

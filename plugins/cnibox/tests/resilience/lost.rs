@@ -366,7 +366,8 @@ fn gc_takes_what_the_go_plugins_left_as_far_as_it_says_whose_it_is() {
 
 #[test]
 fn del_reports_every_failure_and_does_the_rest() {
-    let networks = vec![networks::v4(), networks::native(), networks::routed(), networks::stacked(), networks::lent()];
+    let networks =
+        vec![networks::v4(), networks::native(), networks::routed(), networks::stacked(), networks::lent()];
     on_each(networks, Side::Ours, |_, world| {
         let before = world.host();
         let target = Target::of(&world.net.container());
@@ -383,10 +384,8 @@ fn del_reports_every_failure_and_does_the_rest() {
         assert!(told("no-netns") && told("host-local"), "{}: {answer:?}", world.network.label);
         // Everything else is gone.
         let host = world.host();
-        let rest: Vec<_> = host
-            .lines()
-            .filter(|line| line.contains(&target.id) && !line.starts_with("/run/"))
-            .collect();
+        let rest: Vec<_> =
+            host.lines().filter(|line| line.contains(&target.id) && !line.starts_with("/run/")).collect();
         assert!(rest.is_empty(), "{}:\n{}", world.network.label, rest.join("\n"));
         world.del(&target, &result).unwrap_or_else(|answer| panic!("DEL: {answer:?}"));
         let left = world.left(&before, &target);
