@@ -322,10 +322,11 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// CHECK of the whole chain. What sbr has moved to another table, the plugin before it looks for in vain, with the
-    /// Go plugins, too.
+    /// CHECK of the whole chain. What sbr and vrf have moved to another table, the plugin before them looks for in vain,
+    /// with the Go plugins, too.
     pub(crate) fn check(&self, target: &Target, prev: &Value) -> Result<(), Answer> {
-        let moved = self.network.plugins.iter().any(|plugin| plugin["type"] == "sbr");
+        let moves = |plugin: &Value| plugin["type"] == "sbr" || plugin["type"] == "vrf";
+        let moved = self.network.plugins.iter().any(moves);
         for index in usize::from(moved)..self.network.plugins.len() {
             let answer = self.call(index, "CHECK", target, prev).run();
             if !answer.ok() {
@@ -450,8 +451,10 @@ impl<'a> World<'a> {
 fn inside(net: &Sandbox, id: &str) -> String {
     let list = "ip -o link | cut -d: -f2; ip rule; ip -6 rule";
     let listed = net.run("ip", &["netns", "exec", id, "sh", "-ec", list]);
+    // The kernel's own rule appears with the first VRF and stays.
+    let lines = listed.lines().filter(|line| !line.contains("l3mdev-table"));
     // The other end's name is no matter of the container's.
-    listed.lines().map(|line| line.split('@').next().unwrap_or(line).to_owned() + "\n").collect()
+    lines.map(|line| line.split('@').next().unwrap_or(line).to_owned() + "\n").collect()
 }
 
 /// Whether the running kernel has what the network needs; says so when not.

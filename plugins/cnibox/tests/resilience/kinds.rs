@@ -17,7 +17,7 @@ fn whatever_step_of_add_fails_the_host_is_as_before() {
 #[test]
 fn a_killed_call_is_cleaned_by_the_next_del_or_gc() {
     let mut tally = Tally::default();
-    killed::kill_everywhere(networks::rare(), Side::Ours, rounds(4, 20), &mut tally);
+    killed::kill_everywhere(networks::rare(), Side::Ours, rounds(3, 20), &mut tally);
     tally.expect_spotless("a kill");
 }
 
@@ -25,7 +25,7 @@ fn a_killed_call_is_cleaned_by_the_next_del_or_gc() {
 fn add_after_a_failed_or_killed_add_works_without_del() {
     let mut tally = Tally::default();
     retry::fail_and_retry(networks::rare(), Side::Ours, &mut tally);
-    retry::kill_and_retry(networks::rare(), Side::Ours, rounds(4, 20), &mut tally);
+    retry::kill_and_retry(networks::rare(), Side::Ours, rounds(3, 20), &mut tally);
     tally.expect_spotless("a retry");
 }
 

@@ -221,7 +221,10 @@ fn dummy() -> Network {
 fn tagged() -> Network {
     let vlan =
         json!({"type": "vlan", "master": "up0", "vlanId": "@", "ipam": sets("10.82.0.0/16", "fd00:82::/64")});
-    Network::new("vlan", vec![vlan, tuning()]).on(PARENT).needing(&["vlan"])
+    let mut tuning = tuning();
+    // The kernel leaves the parent promiscuous when a VLAN is deleted that is, also with `ip link del`.
+    tuning["promisc"] = json!(false);
+    Network::new("vlan", vec![vlan, tuning]).on(PARENT).needing(&["vlan"])
 }
 
 fn shared_mac() -> Network {

@@ -38,8 +38,8 @@ fn break_plugin(network: &Network, index: usize) -> Option<Network> {
     match broken.kind(index) {
         "portmap" => broken.ports = json!([{"hostPort": 70_000, "containerPort": 80, "protocol": "tcp"}]),
         "firewall" => broken.plugins[index]["ingressPolicy"] = json!("nothing"),
-        // Only the kernel says no, after the sysctls have been written.
-        "tuning" => broken.plugins[index]["mtu"] = json!(9_999_999),
+        // An address of a group, which only the kernel refuses, after the sysctls have been written.
+        "tuning" => broken.plugins[index]["mac"] = json!("01:00:5e:00:00:01"),
         "bandwidth" => broken.plugins[index]["ingressBurst"] = json!(0),
         "sbr" => broken.plugins[index]["gateways"] = json!(["nowhere"]),
         "vrf" => broken.plugins[index]["vrfname"] = json!(""),
