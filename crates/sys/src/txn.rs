@@ -195,9 +195,7 @@ impl Sys<'_> {
             Undo::Loan(loan) => self.loan_undo(loan),
             Undo::Delegate(plugin) => Ok(self.delegate(Verb::Del, plugin).map(drop)?),
             Undo::Rules(batch) => Ok(self.engine()?.apply(batch)?),
-            Undo::Sysctl { place, name, value } => {
-                Ok(self.inside(*place, || sysctl::write(name, value).map(drop))??)
-            }
+            Undo::Sysctl { place, name, value } => Ok(self.inside(*place, || sysctl::write(name, value))??),
             Undo::Address { place, link, address } => {
                 let rtnl = self.rtnl(*place)?;
                 let index = rtnl.link_by_name(link)?.index;
