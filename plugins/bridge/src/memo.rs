@@ -61,9 +61,7 @@ impl Notebook {
 
     /// There is nothing left to remember.
     pub(crate) fn forget(&self) {
-        if self.before.is_some() {
-            self.memory.forget(&self.attachment);
-        }
+        self.memory.forget(&self.attachment);
     }
 }
 
