@@ -12,6 +12,8 @@ pub trait Plugin {
     const NAME: &'static str;
     /// The protocol versions it accepts.
     const VERSIONS: &'static [CniVersion] = CniVersion::ALL;
+    /// Whether its ADD makes the container's interface and leaves it to the harness to remember that it has begun.
+    const REMEMBERED: bool = false;
     /// Its configuration, checked.
     type Config;
 

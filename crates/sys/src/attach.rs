@@ -104,6 +104,7 @@ impl<'h> Txn<'_, 'h> {
         create: impl FnOnce(&mut Sys<'h>) -> Result<Result<(), Error>, Failure>,
     ) -> Result<Link, Failure> {
         let name = || ifname.to_string();
+        self.sys().attempt_begins()?;
         self.step(Undo::Link { place: Place::Pod, name: name() }, |sys| match create(sys)? {
             // Other things than the name can be taken, such as a VLAN.
             Err(source)

@@ -24,6 +24,7 @@ mod parent;
 mod permission;
 mod system;
 mod txn;
+mod unfinished;
 mod veth;
 
 pub use attach::{ANNOUNCE_ALL, ANNOUNCE_ARP, Announce, ListLink, PodLinkError, PodPlan, ensure_printable};

@@ -169,6 +169,7 @@ impl<'s, 'h> Txn<'s, 'h> {
     fn roll_back(&mut self, mut failure: Failure) -> Failure {
         for undo in std::mem::take(&mut self.journal).into_iter().rev() {
             if let Err(error) = self.sys.undo(&undo) {
+                self.sys.attempt_left_something();
                 failure.add_details(&format!("undo: {error}"));
             }
         }

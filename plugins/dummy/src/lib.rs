@@ -50,6 +50,7 @@ struct Shape {
 
 impl Plugin for Dummy {
     const NAME: &'static str = "dummy";
+    const REMEMBERED: bool = true;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -106,7 +107,7 @@ impl Plugin for Dummy {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.require_net_admin()?;
+        sys.require_kind("dummy")?;
         sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))
     }
 

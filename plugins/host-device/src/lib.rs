@@ -18,6 +18,7 @@ pub struct HostDevice;
 
 impl Plugin for HostDevice {
     const NAME: &'static str = "host-device";
+    const REMEMBERED: bool = true;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {

@@ -18,6 +18,7 @@ pub struct Vlan;
 
 impl Plugin for Vlan {
     const NAME: &'static str = "vlan";
+    const REMEMBERED: bool = true;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -67,7 +68,8 @@ impl Plugin for Vlan {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.require_net_admin()?;
+        sys.require_kind("vlan")?;
+        sys.require_parent(request.config.place, Some(&request.config.master))?;
         sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))
     }
 
