@@ -17,7 +17,7 @@ from .known import Known
 from .report import Table
 from .runtimes import lane as runtimes
 from .side_by_side import lane as side_by_side
-from .side_by_side import swap
+from .side_by_side import random_chains, swap
 from .upstream import lane as upstream
 from .upstream.cache import Cache
 from .upstream.debian import LabError
@@ -31,7 +31,7 @@ class Lab:
     """What the lanes share: the directory under test, the control, the page of known differences."""
 
     def __init__(self, args):
-        self.only = args.only
+        self.only, self.seed, self.count = args.only, args.seed, args.count
         self.reference = Cache().ready().reference
         self.bin = self.reference if args.bin == REFERENCE else os.path.abspath(args.bin or built())
         self.known = Known()
@@ -43,6 +43,10 @@ class Lab:
     def side_by_side(self):
         """Scenarios beside the Go plugins."""
         return [side_by_side.run(self.bin, self.reference, self.known, self.only)]
+
+    def random(self):
+        """Random chains beside the Go plugins."""
+        return [random_chains.run(self.bin, self.reference, self.known, self.only, self.seed, self.count)]
 
     def swap(self):
         """Scenarios mixed with the Go plugins."""
@@ -61,7 +65,7 @@ class Lab:
         return [self_test.run()]
 
 
-LANES = {"self-test": Lab.self_test, "upstream": Lab.upstream, "side-by-side": Lab.side_by_side,
+LANES = {"self-test": Lab.self_test, "upstream": Lab.upstream, "side-by-side": Lab.side_by_side, "random": Lab.random,
          "swap": Lab.swap, "runtimes": Lab.runtimes, "full-kernel": Lab.full_kernel}
 
 
@@ -85,6 +89,8 @@ def main():
     ap.add_argument("--bin", help="directory with the plugins under test ('reference': the Go plugins themselves); "
                                   "default: build and install this checkout's")
     ap.add_argument("--only", action="append", default=[], help="suites or scenarios whose name has this (repeatable)")
+    ap.add_argument("--seed", type=int, default=1, metavar="N", help="first seed of the random chains (default 1)")
+    ap.add_argument("--count", type=int, default=random_chains.COUNT, metavar="N", help="how many random chains (default %(default)s)")
     ap.add_argument("--allow-skip", action="store_true", help="a lane that cannot run is no failure (not under CI=true)")
     ap.add_argument("--update-readme", action="store_true", help="put the tables into README.md")
     args = ap.parse_args()

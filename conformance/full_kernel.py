@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this machine's kernel lacks, run in the complete one that scripts/full-kernel boots.
 
-Upstream's suites run there one guest per suite; the scenarios that need VLAN
-filtering run in one guest all together (this module, as a program).
+Upstream's suites run there one guest per suite; the scenarios that need what the
+running kernel lacks run in one guest all together (this module, as a program).
 """
 import json
 import os
@@ -12,6 +12,7 @@ import sys
 from .known import Known
 from .report import Table
 from .side_by_side import lane as side_by_side
+from .side_by_side import swap
 from .upstream import lane as upstream
 from .upstream.debian import LabError
 
@@ -24,26 +25,29 @@ def run(bindir, reference, workdir, known, only):
     p = subprocess.run([SCRIPT, "--prepare"])
     if p.returncode:
         raise LabError("scripts/full-kernel --prepare: exit %d" % p.returncode)
-    return [upstream.run(bindir, workdir, known, full_kernel=True, only=only), _scenarios(bindir, reference, only)]
+    return [upstream.run(bindir, workdir, known, full_kernel=True, only=only)] + _scenarios(bindir, reference, only)
 
 
 def _scenarios(bindir, reference, only):
     env = dict(os.environ, FULLKERNEL_RW="", PYTHONPATH=ROOT, PYTHONDONTWRITEBYTECODE="1")
-    p = subprocess.run([SCRIPT, sys.executable, "-m", "conformance.full_kernel", os.path.realpath(bindir), reference] + list(only),
+    here = ",".join(side_by_side.features())
+    p = subprocess.run([SCRIPT, sys.executable, "-m", "conformance.full_kernel", os.path.realpath(bindir), reference, here] + list(only),
                        cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     if p.returncode:
         raise LabError("the scenarios in the full kernel: exit %d\n%s" % (p.returncode, p.stdout[-2000:]))
-    answer = json.loads(p.stdout.splitlines()[-1])
-    table = Table(answer["title"], answer["columns"])
-    table.rows, table.notes = answer["rows"], answer["notes"]
-    return table, answer["problems"]
+    out = []
+    for answer in json.loads(p.stdout.splitlines()[-1]):
+        table = Table(answer["title"], answer["columns"])
+        table.rows, table.notes = answer["rows"], answer["notes"]
+        out.append((table, answer["problems"]))
+    return out
 
 
-def _guest(bindir, reference, only):
+def _guest(bindir, reference, without, only):
     """In the guest: the scenarios, and their outcome as the last line."""
-    table, problems = side_by_side.run(bindir, reference, Known(), only, full_kernel=True)
-    print(json.dumps(dict(vars(table), problems=problems)))
+    outcomes = [lane.run(bindir, reference, Known(), only, without) for lane in (side_by_side, swap)]
+    print(json.dumps([dict(vars(table), problems=problems) for table, problems in outcomes]))
 
 
 if __name__ == "__main__":
-    _guest(sys.argv[1], sys.argv[2], sys.argv[3:])
+    _guest(sys.argv[1], sys.argv[2], sys.argv[3].split(","), sys.argv[4:])

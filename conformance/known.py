@@ -4,7 +4,8 @@
 A line is `- suite | what | reason`. For an upstream suite `what` is a part of
 the spec's name. For `side-by-side` it is `scenario: path`, both with `*` and
 `?` as wildcards, matched against the scenario's name and the difference's place
-(with ` (reference only)` behind it where ours has nothing).
+(also with ` (reference only)` behind it where ours has nothing, and with
+` (reference: what it has there)`).
 Lines that explain nothing any more are reported, so the page cannot rot.
 """
 import fnmatch

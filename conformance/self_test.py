@@ -16,6 +16,7 @@ from .side_by_side.scenarios import chains, scenario
 from .upstream import lane as upstream
 from .upstream.cache import Cache
 
+UPLINK = ["ip link add up9 type veth peer name far9 && ip link set up9 up addrgenmode none && ip link set far9 up addrgenmode none"]
 WRAPPER = r"""#!/bin/sh
 # The plugin, and after a successful ADD one thing undone.
 out=$(%(real)s) ; rc=$?
@@ -61,6 +62,21 @@ TAKEN_AWAY = (
     ("portmap", "nft add table inet extra", "*/nft/inet extra/*"),
     ("portmap", "ip rule add pref 77 table 77", "*/rules/*"),
 )
+# The same for what the other plugins leave, each behind the chain that it is in.
+LIMITED = [{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.60.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}, {"type": "tuning", "mtu": 1400, "sysctl": {"net.core.somaxconn": "500"}},
+           {"type": "bandwidth", "ingressRate": 8000000, "ingressBurst": 800000, "egressRate": 8000000, "egressBurst": 800000}, {"type": "sbr"}]
+IFB = "$(ip -br link show type ifb | cut -d' ' -f1)"
+OTHERS = (
+    (LIMITED, "ptp", "ip route del 10.60.0.2", "*/host/routes/*"), (LIMITED, "ptp", "ip -n $ns route del 10.60.0.1", "*/c1/routes/*"), (LIMITED, "ptp", "ip addr flush dev $veth", "*/addr_info/10.60.0.1/32*"),
+    (LIMITED, "tuning", "rm /run/cni/tuning/c1_eth0.json", "*/files//run/cni/tuning/*"), (LIMITED, "tuning", "echo {} > /run/cni/tuning/c1_eth0.json", "*/files//run/cni/tuning/*/content"),
+    (LIMITED, "tuning", "ip -n $ns link set eth0 mtu 1399", "*/c1/links/eth0/mtu"), (LIMITED, "bandwidth", "tc qdisc del dev $veth root", "*/qdiscs/VETH1/*"),
+    (LIMITED, "bandwidth", "tc filter del dev $veth ingress", "*/qdiscs/VETH1/*"), (LIMITED, "bandwidth", "ip link del " + IFB, "*/links/bwp*"),
+    (LIMITED, "bandwidth", "tc qdisc replace dev %s root tbf rate 9mbit burst 100000 latency 25ms" % IFB, "*/qdiscs/bwp*"), (LIMITED, "bandwidth", "ip link set %s txqueuelen 7" % IFB, "*/links/bwp*/txqlen"),
+    (LIMITED, "sbr", "ip -n $ns rule del table 100", "*/c1/rules/*"), (LIMITED, "sbr", "ip -n $ns route flush table 100", "*/c1/routes/*"), (LIMITED, "sbr", "ip -n $ns route add default via 10.60.0.1", "*/c1/routes/*"),
+    ([{"type": "macvlan", "master": "up9"}], "macvlan", "ip -n $ns link set eth0 type macvlan mode private", "*/info_data/mode"), ([{"type": "macvlan", "master": "up9"}], "macvlan", "ip -n $ns link set eth0 down", "*/links/eth0/flags/*"),
+    ([{"type": "tap", "owner": 7, "group": 8}], "tap", "ip -n $ns link del eth0; ip -n $ns tuntap add mode tap user 9 group 8 name eth0; ip -n $ns link set eth0 up", "*/info_data/user"),
+    ([{"type": "host-device", "device": "up9"}], "host-device", "ip -n $ns link set eth0 alias other", "*/links/eth0/ifalias"),
+)
 # plugin, sed on its output, where the difference must show
 ANSWERS = (
     ("bridge", "s/172.26.64.2/172.26.64.9/", "*/stdout/0/ips/0/address"), ("host-local", "s/172.26.64.1\"/172.26.64.3\"/", "*/stdout/0/ips/0/gateway"),
@@ -76,10 +92,12 @@ def run():
     table, problems = Table("Breaking things on purpose", ["broken", "cases", "noticed"]), []
     good, refused = _chain(13), _chain(77)
     cases = [("rules, addresses, files, settings", good, p, c, "", "$rc", w) for p, c, w in TAKEN_AWAY]
+    others = {str(plugins): scenario("self-test/others", plugins, ["ADD c1"], host=UPLINK) for plugins, *_ in OTHERS}
+    cases += [("addresses, routes, rules, limits, backups of the other plugins", others[str(plugins)], p, c, "", "$rc", w) for plugins, p, c, w in OTHERS]
     cases += [("answers", good, p, ":", "| sed '%s'" % e, "$rc", w) for p, e, w in ANSWERS]
     cases += [("errors", refused, p, ":", "| sed '%s'" % e, "$rc", w) for p, e, w in REFUSALS]
     cases += [("errors", refused, "portmap", ":", "", "3", "*/calls/3/exit")]
-    controls = {id(s): side_by_side.played(s, {"a": cache.reference}) for s in (good, refused)}
+    controls = {id(s): side_by_side.played(s, {"a": cache.reference}) for s in [good, refused] + list(others.values())}
     with concurrent.futures.ThreadPoolExecutor(side_by_side.PARALLEL) as pool:
         found = list(pool.map(lambda n: _noticed(cache, n, cases[n], controls), range(len(cases))))
         problems += _undisturbed(cache, good, controls)

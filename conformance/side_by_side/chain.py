@@ -11,8 +11,8 @@ TIMEOUT = 60
 class Caller:
     """One set of plugins; remembers results as libcni's cache does."""
 
-    def __init__(self, bindir, results):
-        self.bindir, self.results = bindir, results
+    def __init__(self, bindir, results, settings):
+        self.bindir, self.results, self.settings = bindir, results, settings
 
     def call(self, plugin, env, stdin):
         """One plugin run: exit status and what it printed."""
@@ -20,6 +20,7 @@ class Caller:
         if not os.path.exists(path):
             path = os.path.join(FAKE, plugin)
         full = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        full.update(self.settings)
         full.update({k: v for k, v in env.items() if v is not None})
         try:
             p = subprocess.run([path], env=full, input=stdin.encode("utf-8", "surrogateescape"),

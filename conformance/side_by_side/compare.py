@@ -4,6 +4,8 @@ import json
 import re
 
 MISSING = "(nothing)"
+# The record of a host before anything happened, see inside.
+START = "start"
 # Lists whose order is the kernel's: compared as sets of lines. Rules of the
 # packet filter are not among them, their order counts.
 SETS = re.compile(r"state/[^/]+/(routes|rules|conntrack)$")
@@ -19,8 +21,9 @@ class Difference:
         self.place, self.ours, self.theirs = place, ours, theirs
 
     def places(self):
-        """What a line of known-differences.md may call it; a line can insist that ours has nothing there."""
-        return [self.place] + ([self.place + " (reference only)"] if self.ours == MISSING else [])
+        """What a line of known-differences.md may call it; a line can insist on what the reference has there."""
+        said = self.theirs if isinstance(self.theirs, str) else json.dumps(self.theirs)
+        return [self.place, "%s (reference: %s)" % (self.place, said)] + ([self.place + " (reference only)"] if self.ours == MISSING else [])
 
     def __str__(self):
         return "%s\n      ours:      %s\n      reference: %s" % (self.place, _short(self.ours), _short(self.theirs))
@@ -29,6 +32,8 @@ class Difference:
 def records(ours, theirs, scenario):
     """All differences that are not allowed by the rules below."""
     out, before, undone = [], {}, False
+    if ours and ours[0]["step"] == START:
+        (before, *_), ours, theirs = map(_flat, ours[:1]), ours[1:], theirs[1:]
     for n, (mine, other) in enumerate(zip(ours, theirs), 1):
         name = "%d %s" % (n, other["step"])
         if undone and other["step"].startswith(("ADD", "DEL")):
@@ -49,11 +54,13 @@ def records(ours, theirs, scenario):
 
 
 def _whole_answers(mine, other):
-    """The two steps; where only one plugin run failed, what it printed is compared as one text."""
+    """The two steps; where only one plugin run failed, what it printed is compared as one text, and says enough."""
     steps = [dict(s, calls=[dict(c) for c in s.get("calls", [])]) for s in (mine, other)]
     for x, y in zip(steps[0]["calls"], steps[1]["calls"]):
         if x["exit"] != y["exit"]:
-            x["stdout"], y["stdout"] = json.dumps(x["stdout"], sort_keys=True), json.dumps(y["stdout"], sort_keys=True)
+            for call in (x, y):
+                call["stdout"] = json.dumps(call["stdout"], sort_keys=True)
+                del call["exit"]
     return steps
 
 

@@ -13,6 +13,7 @@ import sys
 
 from . import fakes, netns, observe, traffic
 from .chain import Caller
+from .compare import START
 
 BIN = {"a": "/run/lab/bin", "b": "/run/lab/other"}
 
@@ -27,7 +28,7 @@ class Run:
         for key, directory in job["bins"].items():
             os.makedirs(BIN[key])
             _must("mount --bind '%s' %s" % (directory, BIN[key]))
-            self.callers[key] = Caller(BIN[key], results)
+            self.callers[key] = Caller(BIN[key], results, self.scenario.get("env", {}))
         self.choose = chooser(job.get("by", "a"))
         self.namespaces = ["host"]
 
@@ -35,7 +36,11 @@ class Run:
         """Prepares the host, does the steps; the list of their records."""
         self._prepare()
         out = []
-        for step in map(expand, self.scenario["steps"]):
+        steps = list(map(expand, self.scenario["steps"]))
+        if [s.get("do") for s in steps[:2]] == ["ADD", "DEL"]:
+            # An ADD that may fail: then this is what undoing it leads back to.
+            out.append({"step": START, "state": observe.state(self.namespaces, self.scenario.get("conntrack"))})
+        for step in steps:
             record = {"step": title(step)}
             record.update(self._step(step))
             if step.get("observe", True):

@@ -94,6 +94,9 @@ def _namespace(part):
     part["routes"] = sorted(filter(None, map(_route, part["routes"])))
     part["rules"] = sorted(json.dumps(r, sort_keys=True) for r in part["rules"])
     part["sysctl"] = {k: v for k, v in part["sysctl"].items() if not SYSCTL_NOISE.search(k)}
+    for entry in sum(part["qdiscs"].values(), []):
+        for action in entry.get("options", {}).get("actions", ()):
+            del action["index"]  # of the host's whole list of actions
     if "vlans" in part:
         part["vlans"] = {v["ifname"]: v.get("vlans") for v in part["vlans"]}
     if "conntrack" in part:

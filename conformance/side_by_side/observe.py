@@ -3,7 +3,7 @@
 
 Nothing here knows what a plugin should have done; it only takes stock.
 """
-import glob
+import errno
 import json
 import os
 import stat
@@ -25,8 +25,12 @@ def state(namespaces, conntrack):
     for ns in namespaces:
         if ns != "host" and not os.path.exists(netns.path(ns)):
             continue
-        with netns.inside(ns):
-            out[ns] = _namespace(ns, conntrack)
+        try:
+            with netns.inside(ns):
+                out[ns] = _namespace(ns, conntrack)
+        except OSError as e:
+            if e.errno != errno.EINVAL:
+                raise  # where a namespace was is a plain file now, which shows among the files
     out["files"] = _files(("/run", "/var/lib/cni", "/etc/cni"))
     return out
 
@@ -34,14 +38,23 @@ def state(namespaces, conntrack):
 def _namespace(ns, conntrack):
     out = _network()
     out["sysctl"] = _sysctls()
-    out["nft"] = nft()
+    commands = ["nft -j list ruleset", "tc -j qdisc show"]
     if ns == "host":
-        out["vlans"] = json.loads(_run("bridge", "-j", "vlan", "show") or "[]")
-        out["iptables"] = _iptables("iptables-save")
-        out["ip6tables"] = _iptables("ip6tables-save")
+        commands += ["bridge -j vlan show", "iptables-save", "ip6tables-save"]
+        commands += ["conntrack -L; conntrack -L -f ipv6"] if conntrack else []
+    rules, qdiscs, *more = _together(commands)
+    out["nft"], out["qdiscs"] = nft(rules), _traffic_control(qdiscs)
+    if ns == "host":
+        out["vlans"], out["iptables"], out["ip6tables"] = json.loads(more[0] or "[]"), _iptables(more[1]), _iptables(more[2])
         if conntrack:
-            out["conntrack"] = _run("conntrack", "-L").splitlines() + _run("conntrack", "-L", "-f", "ipv6").splitlines()
+            out["conntrack"] = more[3].splitlines()
     return out
+
+
+def _together(commands):
+    """What each of COMMANDS prints. One process for all of them: starting one from here costs more than most of them."""
+    mark = "=====\n"
+    return _run("sh", "-c", "\necho =====\n".join("%s 2>/dev/null" % c for c in commands)).split(mark)
 
 
 def _run(*argv, stdin=""):
@@ -55,30 +68,33 @@ def _network():
     """Links with addresses, routes of all tables, and rules, once nothing is in flux."""
     deadline = time.monotonic() + SETTLE
     while True:
-        links, routes, rules = _batch("-4", "addr show", "route show table all", "rule show")
+        links, routes, rules, rules6 = _dump()
         if time.monotonic() > deadline or not _in_flux(links):
             break
         time.sleep(0.02)
-    routes6, rules6 = _batch("-6", "route show table all", "rule show")
-    return {"links": links, "routes": routes + routes6, "rules": rules + rules6}
+    return {"links": links, "routes": routes, "rules": rules + rules6}
 
 
-def _batch(family, *commands):
-    """JSON documents that ip prints for COMMANDS, one each."""
-    text = ""
-    for args in ([["-j", "-d"], commands[:1]], [["-j", "-d", family], commands[1:]]) if family == "-4" else (
-            [["-j", "-d", family], commands],):
-        text += _run("ip", *args[0], "-batch", "-", stdin="\n".join(args[1]) + "\n")
+DUMP = """ip -j -d -batch - <<'END'
+addr show
+route show table all
+rule show
+END
+ip -j -d -6 rule show"""
+
+
+def _dump():
+    """The JSON documents that ip prints; a batch's are one after the other."""
     decoder, docs, at = json.JSONDecoder(), [], 0
-    text = text.strip()
+    text = _run("sh", "-c", DUMP).strip()
     while at < len(text):
         doc, end = decoder.raw_decode(text, at)
         docs.append(doc)
         while end < len(text) and text[end].isspace():
             end += 1
         at = end
-    if len(docs) != len(commands):
-        raise RuntimeError("ip answered %d of %s" % (len(docs), commands))
+    if len(docs) != 4:
+        raise RuntimeError("ip answered %d of 4" % len(docs))
     return docs
 
 
@@ -90,6 +106,19 @@ def _in_flux(links):
         if live and any(a.get("tentative") for a in link.get("addr_info", [])):
             return True
     return False
+
+
+def _traffic_control(qdiscs):
+    """Queueing disciplines that somebody asked for, and the filters of what comes in: {link: [...]}."""
+    out = {}
+    for qdisc in json.loads(qdiscs or "[]"):
+        if qdisc["kind"] == "noqueue":
+            continue
+        entry = out.setdefault(qdisc["dev"], [])
+        entry.append(qdisc)
+        if qdisc["kind"] == "ingress":
+            entry += json.loads(_run("tc", "-j", "filter", "show", "dev", qdisc["dev"], "ingress") or "[]")
+    return out
 
 
 # ---------------------------------------------------------------- sysctls
@@ -125,10 +154,10 @@ def _read(path):
 
 # ---------------------------------------------------------------- packet filter
 
-def _iptables(program):
+def _iptables(saved):
     """{table: {chain: {policy, rules}}}; order of rules kept, order of chains not."""
     out, table = {}, None
-    for line in _run(program).splitlines():
+    for line in saved.splitlines():
         if line.startswith("*"):
             table = out[line[1:]] = {}
         elif line.startswith(":"):
@@ -145,10 +174,10 @@ def _iptables(program):
     return out
 
 
-def nft():
+def nft(ruleset):
     """Tables that are not iptables': {family table: {"": table, chain: ..., "chain rules": [...]}}."""
     out = {}
-    for entry in json.loads(_run("nft", "-j", "list", "ruleset") or '{"nftables": []}')["nftables"]:
+    for entry in json.loads(ruleset or '{"nftables": []}')["nftables"]:
         (kind, item), = entry.items()
         if kind == "metainfo":
             continue
@@ -190,13 +219,24 @@ def _file(path):
     return entry
 
 
+# What a kernel may lack, and how to find out.
+FEATURES = {
+    "vlan-filtering": "ip link add lab0 type bridge vlan_filtering 1 && grep -q 1 /sys/class/net/lab0/bridge/vlan_filtering",
+    "legacy-iptables": "for t in iptables ip6tables; do $t-legacy -t nat -S && $t-legacy -S || exit; done",
+    "dummy": "ip link add lab0 type dummy",
+    "vrf": "ip link add lab0 type vrf table 9",
+    "vlan": "ip link add lab0 link lab1 type vlan id 9",
+    "ipvlan": "ip link add lab0 link lab1 type ipvlan",
+}
+
+
 def machine_facts():
-    """What decides whether a scenario can run: whether this kernel's bridges filter VLANs."""
-    return {"vlan": os.path.exists("/proc/sys/net") and _vlan_filtering()}
-
-
-def _vlan_filtering():
-    _run("ip", "link", "add", "labvlan", "type", "bridge", "vlan_filtering", "1")
-    yes = any("1" == open(f).read().strip() for f in glob.glob("/sys/class/net/labvlan/bridge/vlan_filtering"))
-    _run("ip", "link", "del", "labvlan")
-    return yes
+    """The FEATURES that this kernel has."""
+    _run("ip", "link", "add", "lab1", "type", "veth", "peer", "name", "lab2")
+    out = []
+    for feature, command in FEATURES.items():
+        if subprocess.run(["sh", "-c", command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+            out.append(feature)
+        _run("ip", "link", "del", "lab0")
+    _run("ip", "link", "del", "lab1")
+    return out

@@ -9,9 +9,9 @@ import concurrent.futures
 import re
 
 from . import lane
-from .compare import Difference, records
+from .compare import START, Difference, records
 from .lane import PARALLEL, Tally
-from .scenarios import chains, everything, scenario
+from .scenarios import chains, scenario
 
 # "a" is ours, "b" the reference; see inside.chooser.
 TURNS = {
@@ -24,15 +24,16 @@ TURNS = {
 MANY = ["c%d" % n for n in range(1, 9)]
 
 
-def run(bindir, reference, known, only=()):
-    """The lane; returns (table, list of shortfalls)."""
-    scenarios = [s for s in everything() if s.get("swap") and (not only or any(o in s["name"] for o in only))]
-    tally, problems = Tally("Swapped with the Go plugins"), []
+def run(bindir, reference, known, only=(), without=None):
+    """The lane; returns (table, list of shortfalls). In the full kernel WITHOUT are the features of the running one."""
+    scenarios = [s for s in lane.chosen(only, without) if s.get("swap")]
+    tally, problems = Tally("Swapped with the Go plugins" + (", full kernel" if without is not None else "")), []
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
         controls = {s["name"]: pool.submit(lane.played, s, {"a": reference, "b": reference}) for s in scenarios}
         jobs = [(s, label, pool.submit(_differences, s, bindir, reference, rule, controls[s["name"]]))
                 for s in scenarios for label, rule in TURNS.items()]
-        jobs += [(s, " (both at once)", pool.submit(_together, s, bindir, reference)) for s in together()]
+        if without is None:
+            jobs += [(s, " (both at once)", pool.submit(_together, s, bindir, reference)) for s in together()]
         for s, label, job in jobs:
             problems += tally.judge(s, job, known, label)
     return tally.table(), problems
@@ -59,7 +60,7 @@ def _port(container):
 def _together(s, ours, reference):
     """Order is chance here, so this looks at what must hold anyway."""
     turns = {c: "ab"[n % 2] for n, c in enumerate(["c0"] + MANY)}
-    steps = lane.played(s, {"a": ours, "b": reference}, turns)
+    steps = [step for step in lane.played(s, {"a": ours, "b": reference}, turns) if step["step"] != START]
     out = []
     for step in steps:
         for call in step["calls"]:

@@ -8,7 +8,9 @@ A scenario is a dictionary:
   host        shell commands that prepare the host
   caps        capability arguments (runtimeConfig), given to plugins that declare them
   better      error codes accepted where the reference says 999
-  vlan        needs bridge VLAN filtering: runs in the full kernel
+  needs       features (observe.py has them) that a kernel may lack: then it runs in the full kernel
+  env         environment of all plugins
+  known       the name by which known-differences.md knows it, if not its own
   conntrack, firewalld   observe conntrack; start a fake firewalld
   swap        also played with ADD by one set of plugins and the rest by the other
 
@@ -20,6 +22,7 @@ with that very text. {"sh": command, "in": namespace} runs a command,
 the same time.
 """
 import importlib
+import json
 import pkgutil
 
 VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
@@ -49,12 +52,33 @@ def scenario(name, plugins, steps=SHORT, version="1.0.0", net="net1", **more):
     """A scenario with one conflist (and those in `confs`)."""
     confs = {"": conflist(plugins, version, net)}
     confs.update(more.pop("confs", {}))
-    out = {"name": name, "confs": confs, "steps": list(steps), "host": [], "better": []}
+    out = {"name": name, "confs": confs, "steps": list(steps), "host": [], "better": [], "needs": []}
     out.update(more)
     out["containers"] = sorted(set(_containers(out["steps"])))
     if "out" in out["containers"]:
         out["host"] = OUTSIDE + out["host"]
     return out
+
+
+# Values of a wrong type for what every configuration may have.
+COMMON = [("type", 5), ("capabilities", {"mac": 1}), ("ipam", "x"), ("ipam", []), ("ipam.type", 5), ("dns", 5), ("dns.nameservers", "x"),
+          ("dns.search", [1]), ("prevResult", []), ("prevResult", "x"), ("runtimeConfig", 5), ("args", 5)]
+
+
+def wrong_types(name, plugin, values, verbs=("ADD", "CHECK", "DEL"), **more):
+    """Calls of one plugin with a wrong value each; VALUES are pairs of a dotted path and a value. Nothing happens.
+    (STATUS is not among them: the reference has none.)"""
+    steps = []
+    for path, value in COMMON + values:
+        conf = dict(plugin, cniVersion="1.1.0", name="net1")
+        *outer, last = path.split(".")
+        part = conf
+        for key in outer:
+            part[key] = part = dict(part.get(key, {}))
+        part[last] = value
+        steps += [{"do": v, "call": plugin["type"], "stdin": json.dumps(conf), "conf": "%s=%s" % (path, json.dumps(value)), "observe": False}
+                  for v in verbs]
+    return scenario(name, [], steps + [{"sh": "true"}], **more)
 
 
 def _containers(steps):

@@ -166,7 +166,7 @@ IPAM = [
     scenario("bridge/default-gateway-many", fake(answer([("10.1.0.2/24", "10.1.0.1"), ("10.2.0.2/24", "10.2.0.1"), ("fd01::2/64", "fd01::1")]), isDefaultGateway=True, forceAddress=False), FAILS),
 ]
 
-VLAN = [scenario("bridge/" + name, bridge(isGateway="ipam" in f, **f), steps, vlan=True) for name, steps, f in (
+VLAN = [scenario("bridge/" + name, bridge(isGateway="ipam" in f, **f), steps, needs=["vlan-filtering"]) for name, steps, f in (
     ("vlan", SHORT, {"vlan": 100, "ipam": V4}),
     ("vlan-two-containers", ["ADD c1", "ADD c2", "DEL c1", "DEL c2"], {"vlan": 100, "ipam": DUAL, "ipMasq": True}),
     ("vlan-keep-default", SHORT, {"vlan": 100, "preserveDefaultVlan": True, "ipam": V4}),

@@ -20,6 +20,8 @@ pub trait Plugin {
     const VERSIONS: &'static [CniVersion] = CniVersion::ALL;
     /// What it does besides the protocol.
     const COMMANDS: &'static [Command] = &[];
+    /// Whether its ADD makes the container's interface and leaves it to the harness to remember that it has begun.
+    const REMEMBERED: bool = false;
     /// Its configuration, checked.
     type Config;
 

@@ -7,7 +7,7 @@ use cnibox_spec::{
     CniResult, CniVersion, Code, ContainerId, ErrorObject, IfName, Json, NetnsPath, NetworkName,
     VersionNumber, list, print_error, print_result, quoted_list,
 };
-use cnibox_sys::{Env, Exit, Failure, Host, Owner, Stage, Sys, Verb};
+use cnibox_sys::{Env, Exit, Failure, Host, Memo, Stage, Sys, Verb};
 use serde::Deserialize;
 
 use crate::environment::{self, Command};
@@ -25,6 +25,7 @@ pub fn run<P: Plugin>(host: &mut Host<'_>) -> Exit {
     let verbs = Verbs {
         name: P::NAME,
         versions: P::VERSIONS,
+        remembered: P::REMEMBERED,
         add: |input, args, sys| P::add(&request::<P, _>(input, args)?, sys),
         del: |input, args, sys| P::del(&request::<P, _>(input, args)?, sys),
         check: |input, args, sys| P::check(&request::<P, _>(input, args)?, sys),
@@ -46,6 +47,7 @@ fn request<'a, P: Plugin, A>(input: &Input<'a>, args: A) -> Result<Request<'a, P
 struct Verbs {
     name: &'static str,
     versions: &'static [CniVersion],
+    remembered: bool,
     add: fn(&Input<'_>, AddArgs, &mut Sys<'_>) -> Result<CniResult, Failure>,
     del: fn(&Input<'_>, DelArgs, &mut Sys<'_>) -> Result<(), Failure>,
     check: fn(&Input<'_>, AddArgs, &mut Sys<'_>) -> Result<(), Failure>,
@@ -103,10 +105,10 @@ fn perform(
     match verb {
         Verb::Add => add(verbs, &input, add_args(&env)?, &mut sys).map(Some),
         Verb::Check => (verbs.check)(&input, add_args(&env)?, &mut sys).map(|()| None),
-        Verb::Del => (verbs.del)(&input, del_args(&env)?, &mut sys).map(|()| None),
+        Verb::Del => del(verbs, &input, del_args(&env)?, &mut sys).map(|()| None),
         Verb::Status => (verbs.status)(&input, &mut sys).map(|()| None),
         Verb::Gc => match conf.valid_attachments()? {
-            Some(valid) => (verbs.gc)(&input, GcArgs { valid }, &mut sys).map(|()| None),
+            Some(valid) => gc(verbs, &input, GcArgs { valid }, &mut sys).map(|()| None),
             None => Ok(None),
         },
     }
@@ -115,18 +117,25 @@ fn perform(
 /// ADD. The attachment that a plugin further down the chain is to complete is no living one before it has: when the
 /// plugin fails, for whatever reason, or is killed, the next ADD may replace it.
 fn add(verbs: &Verbs, input: &Input<'_>, args: AddArgs, sys: &mut Sys<'_>) -> Result<String, Failure> {
-    let owner = Owner::new(&input.conf.network, &args.container, &args.ifname);
+    let AddArgs { container, netns, ifname } = args.clone();
+    let network = &input.conf.network;
+    let attachment = Memo::new(network, &container, &ifname);
     // Whether it can be read is the plugin's business.
     let prev_result = input.conf.prev_result().ok().flatten();
     let mark = |sys: &mut Sys<'_>, stage| {
-        prev_result.as_ref().map_or(Ok(()), |prev| sys.mark_attachment(prev, &owner, stage))
+        prev_result.as_ref().map_or(Ok(()), |prev| sys.mark_attachment(prev, &attachment, stage))
     };
+    if verbs.remembered && sys.attempt(network, &container, &ifname) {
+        let cleared = Input { verb: Verb::Del, ..*input };
+        (verbs.del)(&cleared, DelArgs { container, netns: Some(netns), ifname }, sys)?;
+    }
     // A plugin that may not write links fails, if it must, where it needs to.
     let _ = mark(sys, Stage::Pending);
     let added = (verbs.add)(input, args, sys).and_then(|result| {
         let printed = print_result(input.conf.version, &result);
         printed.map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
     });
+    sys.attempt_ends();
     match added {
         Ok(document) => {
             let _ = mark(sys, Stage::Ready);
@@ -139,6 +148,20 @@ fn add(verbs: &Verbs, input: &Input<'_>, args: AddArgs, sys: &mut Sys<'_>) -> Re
             Err(failure)
         }
     }
+}
+
+fn del(verbs: &Verbs, input: &Input<'_>, args: DelArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let (container, ifname) = (args.container.clone(), args.ifname.clone());
+    (verbs.del)(input, args, sys)?;
+    sys.attempt_forgotten(&input.conf.network, &container, &ifname, verbs.remembered);
+    Ok(())
+}
+
+fn gc(verbs: &Verbs, input: &Input<'_>, args: GcArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let valid = args.valid.clone();
+    (verbs.gc)(input, args, sys)?;
+    sys.attempts_forgotten(&input.conf.network, &valid, verbs.remembered);
+    Ok(())
 }
 
 /// The two lines that Nomad and nerdctl read.

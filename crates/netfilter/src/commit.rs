@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The netlink transport: reads for the planner, and the commit of its steps as one transaction.
 
+use std::ops::ControlFlow;
+
 use crate::batch::{Position, RuleId, TableRef};
 use crate::error::{Error, Result};
 use crate::kernel::expr::Expr;
 use crate::kernel::message::{ChainName, Messages, NewRule};
 use crate::kernel::socket::{Refusal, Socket};
+use crate::kernel::tables::scan;
 use crate::plan::{Action, AnyRule, Listed, Reader, Step, Uses, Wanted};
 use crate::xt::Canon;
 use crate::{nft, xt};
@@ -32,6 +35,17 @@ impl Reader for Socket {
         Ok(rules.into_iter().map(|rule| Listed::Raw { rule, family }).collect())
     }
 
+    fn search(&mut self, table: &TableRef, chain: &str, wanted: &[Wanted]) -> Result<Vec<bool>> {
+        let mut found = vec![false; wanted.len()];
+        scan(chain_name(table, chain), |rule| {
+            for (wanted, found) in wanted.iter().zip(&mut found).filter(|(_, found)| !**found) {
+                *found = wanted.is_raw(rule, table.family());
+            }
+            if found.contains(&false) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(found)
+    }
+
     fn is_same(&mut self, _: &TableRef, _: &str, wanted: &Wanted, listed: &Listed) -> Result<bool> {
         Ok(wanted.is(listed))
     }
@@ -47,6 +61,9 @@ pub(crate) fn commit(socket: &mut Socket, generation: u32, steps: &[Step], form:
         push(&mut messages, table, action, form)?;
     }
     messages.end();
+    if steps.iter().any(|(_, action)| action.deletes()) {
+        socket.note_deletion();
+    }
     let refusals = socket.transact(&messages.into_bytes())?;
     let Some(refusal) = refusals.into_iter().min_by_key(|refusal| refusal.seq) else { return Ok(true) };
     // kernel net/netfilter/nfnetlink.c: the generation differs

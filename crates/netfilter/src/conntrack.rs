@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Deletes connection tracking entries (`conntrack -D`), one pass over the table for each address family and protocol.
+//! Deletes connection tracking entries (`conntrack -D`): the kernel deletes by itself what matches, or where it cannot,
+//! one listing for each address family and protocol tells what to delete.
 //!
 //! Needed where a forwarded port appears or goes: the kernel keeps sending packets of a known UDP flow where it sent them
 //! before, whatever the rules say now.
@@ -28,6 +29,11 @@ const ZONE: u16 = 18;
 const FILTER_PROTOCOL: u32 = 1 << 3;
 /// `CTA_FILTER_FLAG(CTA_PROTO_DST_PORT)`
 const FILTER_DESTINATION_PORT: u32 = 1 << 5;
+/// `CTA_FILTER_FLAG(CTA_IP_DST)`
+const FILTER_DESTINATION: u32 = 1 << 1;
+/// The kernel goes over all buckets for every filtered deletion; for more flows than this, one listing costs less.
+const MOST_FILTERED: usize = 32;
+const DELETING: &str = "delete connection tracking entries";
 const NFGENMSG: usize = 4;
 
 /// Entries whose first packet went to this port.
@@ -43,27 +49,31 @@ pub struct Flow {
     pub address: Option<IpAddr>,
 }
 
-/// Deletes all entries that belong to one of `flows` in the network namespace of the calling thread. Returns how many.
+/// Deletes all entries that belong to one of `flows` in the network namespace of the calling thread.
 ///
 /// # Errors
 /// [`crate::Error::Kernel`] if the table cannot be read or changed, [`crate::Error::Socket`]. Entries that end meanwhile
 /// are no error.
-pub fn flush(flows: &[Flow]) -> Result<usize> {
+pub fn flush(flows: &[Flow]) -> Result<()> {
+    if flows.is_empty() || is_empty() {
+        return Ok(());
+    }
+    let mut socket = Socket::open()?;
+    // ports change hands when rules go
+    socket.note_deletion();
+    if flows.len() <= MOST_FILTERED && delete_filtered(&mut socket, flows)? {
+        return Ok(());
+    }
     let mut passes: Vec<(Family, Protocol)> = flows.iter().map(|flow| (flow.family, flow.protocol)).collect();
     passes.sort_unstable();
     passes.dedup();
-    if passes.is_empty() || is_empty() {
-        return Ok(0);
-    }
-    let mut socket = Socket::open()?;
-    let mut deleted = 0;
     for (family, protocol) in passes {
         let wanted: Vec<&Flow> =
             flows.iter().filter(|f| f.family == family && f.protocol == protocol).collect();
         let entries = matching(&mut socket, &wanted)?;
-        deleted += delete(&mut socket, family, &entries)?;
+        delete(&mut socket, family, &entries)?;
     }
-    Ok(deleted)
+    Ok(())
 }
 
 /// Whether the namespace has no entry at all. A dump walks the buckets of all namespaces, some milliseconds even when
@@ -73,13 +83,29 @@ fn is_empty() -> bool {
         .is_ok_and(|count| count.trim() == "0")
 }
 
+/// Has the kernel delete what matches, flow by flow. False if it does not know filtered deletions (before 6.8): it then
+/// takes the filter's half tuple for a whole one and refuses it, having deleted nothing.
+fn delete_filtered(socket: &mut Socket, flows: &[Flow]) -> Result<bool> {
+    for flow in flows {
+        let request = filtered(socket.sequence(1), (DELETE, ACK), flow, true);
+        match socket.ask(&request, &mut (), |()| {}, |(), _| {})? {
+            Ok(()) => {}
+            Err(refusal) if refusal.errno == libc::ENOENT => {}
+            Err(refusal) if refusal.errno == libc::EINVAL => return Ok(false),
+            Err(refusal) => return Err(refusal.into_error(DELETING.to_owned())),
+        }
+    }
+    Ok(true)
+}
+
 /// What names an entry: the attributes that a deletion takes, as they came.
 type Entry = Vec<(u16, Vec<u8>)>;
 
 fn matching(socket: &mut Socket, flows: &[&Flow]) -> Result<Vec<Entry>> {
     let Some(first) = flows.first() else { return Ok(Vec::new()) };
     let one_port = flows.iter().all(|flow| flow.port == first.port);
-    let request = dump_request(socket.sequence(1), first, one_port);
+    let one_address = flows.iter().all(|flow| flow.address == first.address);
+    let request = filtered(socket.sequence(1), (GET, DUMP), first, one_port && one_address);
     let mut entries = Vec::new();
     let outcome = socket.ask(&request, &mut entries, Vec::clear, |entries, message| {
         let attrs = message.body.get(NFGENMSG..).unwrap_or_default();
@@ -91,19 +117,30 @@ fn matching(socket: &mut Socket, flows: &[&Flow]) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The kernel filters from 5.8 on and ignores the filter before, so answers are checked in any case.
-fn dump_request(seq: u32, flow: &Flow, one_port: bool) -> Vec<u8> {
-    let flags = if one_port { FILTER_PROTOCOL | FILTER_DESTINATION_PORT } else { FILTER_PROTOCOL };
+/// A request for the entries of the flow's family and protocol, and if `exact` only those of its port and address.
+///
+/// Listing, the kernel filters from 5.8 on and ignores the filter before, so answers are checked in any case.
+fn filtered(seq: u32, (kind, flags): (u16, u16), flow: &Flow, exact: bool) -> Vec<u8> {
+    let address = flow.address.filter(|_| exact);
+    let mut filter = FILTER_PROTOCOL;
     let mut messages = Messages::new(seq);
-    messages.push(GET, DUMP, |buffer| {
+    messages.push(kind, flags, |buffer| {
         buffer.extend_from_slice(header(flow.family).as_slice());
-        let attrs = PushConntrackAttrs::new(buffer);
-        let mut tuple = attrs.nested_tuple_orig().nested_tuple_proto().push_proto_num(flow.protocol.number());
-        if one_port {
-            tuple = tuple.push_proto_dst_port(flow.port);
+        let mut tuple = PushConntrackAttrs::new(buffer).nested_tuple_orig();
+        if let Some(address) = address {
+            filter |= FILTER_DESTINATION;
+            tuple = match address {
+                IpAddr::V4(address) => tuple.nested_tuple_ip().push_ip_v4_dst(address).end_nested(),
+                IpAddr::V6(address) => tuple.nested_tuple_ip().push_ip_v6_dst(address).end_nested(),
+            };
         }
-        let attrs = tuple.end_nested().end_nested();
-        attrs.nested_filter().push_orig_flags(flags).push_reply_flags(0).end_nested();
+        let mut transport = tuple.nested_tuple_proto().push_proto_num(flow.protocol.number());
+        if exact {
+            filter |= FILTER_DESTINATION_PORT;
+            transport = transport.push_proto_dst_port(flow.port);
+        }
+        let attrs = transport.end_nested().end_nested();
+        attrs.nested_filter().push_orig_flags(filter).push_reply_flags(0).end_nested();
     });
     messages.into_bytes()
 }
@@ -146,8 +183,7 @@ fn entry(attrs: &[u8]) -> Entry {
 /// `NLA_F_NESTED`
 const NESTED: u16 = 1 << 15;
 
-fn delete(socket: &mut Socket, family: Family, entries: &[Entry]) -> Result<usize> {
-    let mut deleted = 0;
+fn delete(socket: &mut Socket, family: Family, entries: &[Entry]) -> Result<()> {
     for entry in entries {
         let mut messages = Messages::new(socket.sequence(1));
         messages.push(DELETE, ACK, |buffer| {
@@ -159,12 +195,12 @@ fn delete(socket: &mut Socket, family: Family, entries: &[Entry]) -> Result<usiz
             }
         });
         match socket.ask(&messages.into_bytes(), &mut (), |()| {}, |(), _| {})? {
-            Ok(()) => deleted += 1,
+            Ok(()) => {}
             Err(refusal) if refusal.errno == libc::ENOENT => {}
-            Err(refusal) => return Err(refusal.into_error("delete connection tracking entry".to_owned())),
+            Err(refusal) => return Err(refusal.into_error(DELETING.to_owned())),
         }
     }
-    Ok(deleted)
+    Ok(())
 }
 
 fn header(family: Family) -> Nfgenmsg {

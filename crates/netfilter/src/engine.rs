@@ -3,13 +3,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::batch::{Batch, Change, Op, RuleInfo, TableRef};
 use crate::commit::commit;
 use crate::error::{Error, Result};
 use crate::exec::{self, Tool};
-use crate::flavour::{Flavour, form_of_host};
+use crate::flavour::{Flavour, find_tool, form_of};
 use crate::kernel::socket::Socket;
 use crate::plan::{AnyRule, Reader, Step, Wanted, plan};
 use crate::xt::{self, Canon, Match};
@@ -50,6 +51,7 @@ impl std::str::FromStr for Choice {
 pub struct Engine {
     choice: Choice,
     path: OsString,
+    iptables: Option<Option<PathBuf>>,
     flavour: Option<Flavour>,
     form: Option<xt::Form>,
     socket: Option<Socket>,
@@ -77,12 +79,16 @@ impl Engine {
     /// the network namespace of the calling thread and keeps it.
     #[must_use]
     pub fn open(choice: Choice, path: &OsStr) -> Self {
-        Self { choice, path: path.to_owned(), flavour: None, form: None, socket: None }
+        Self { choice, path: path.to_owned(), iptables: None, flavour: None, form: None, socket: None }
     }
 
     /// The flavour of the host's `iptables`, found without starting it.
     pub fn flavour(&mut self) -> Flavour {
-        *self.flavour.get_or_insert_with(|| Flavour::of_host(&self.path))
+        if let Some(flavour) = self.flavour {
+            return flavour;
+        }
+        let flavour = Flavour::of(self.iptables());
+        *self.flavour.insert(flavour)
     }
 
     /// Makes everything in the batch true.
@@ -119,32 +125,28 @@ impl Engine {
         self.read(table, |reader| Ok(reader.chain(table, chain)?.is_some()))
     }
 
-    /// True if the chain contains this rule of the iptables dialect (`iptables -C`). Missing chains contain none.
+    /// Those of `rules`, of the iptables dialect, that the chain does not contain (`iptables -C`), in one pass that ends
+    /// as soon as all are found. Missing chains contain none.
     ///
     /// # Errors
     /// Those of the kernel or tool.
-    pub fn rule_exists(
+    pub fn missing<'r>(
         &mut self,
         family: xt::Family,
         table: xt::Table,
         chain: &str,
-        rule: &xt::Rule,
-    ) -> Result<bool> {
+        rules: &'r [xt::Rule],
+    ) -> Result<Vec<&'r xt::Rule>> {
         let table = TableRef::Xt(family, table);
-        let any = AnyRule::Xt(rule.clone());
-        let wanted = Wanted::new(&any, table.family());
-        let search = |reader: &mut dyn Reader| {
-            for listed in reader.rules(&table, chain)? {
-                if reader.is_same(&table, chain, &wanted, &listed)? {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
+        let wanted: Vec<_> =
+            rules.iter().map(|rule| Wanted::new(&AnyRule::Xt(rule.clone()), table.family())).collect();
+        let search = |reader: &mut dyn Reader| reader.search(&table, chain, &wanted);
+        let found = if wanted.iter().any(Wanted::is_opaque) {
+            search(&mut self.tool(family))?
+        } else {
+            self.read(&table, search)?
         };
-        if wanted.is_opaque() {
-            return search(&mut self.tool(family));
-        }
-        self.read(&table, search)
+        Ok(rules.iter().zip(found).filter(|(_, found)| !found).map(|(rule, _)| rule).collect())
     }
 
     /// The rules of one chain in order; none if it does not exist.
@@ -242,7 +244,16 @@ impl Engine {
         if !changes.iter().any(|change| depends_on_form(change)) {
             return xt::Form::Native;
         }
-        *self.form.get_or_insert_with(|| form_of_host(&self.path))
+        if let Some(form) = self.form {
+            return form;
+        }
+        let form = form_of(self.iptables());
+        *self.form.insert(form)
+    }
+
+    /// The host's `iptables`, looked for once.
+    fn iptables(&mut self) -> Option<&Path> {
+        self.iptables.get_or_insert_with(|| find_tool("iptables", &self.path)).as_deref()
     }
 
     fn tool(&self, family: xt::Family) -> Tool {

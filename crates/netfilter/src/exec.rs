@@ -93,6 +93,19 @@ impl Reader for Tool {
         Ok(self.listing(table, chain)?.unwrap_or_default())
     }
 
+    fn search(&mut self, table: &TableRef, chain: &str, wanted: &[Wanted]) -> Result<Vec<bool>> {
+        let rules = self.rules(table, chain)?;
+        let mut found = Vec::new();
+        for wanted in wanted {
+            let mut same = false;
+            for listed in &rules {
+                same = same || self.is_same(table, chain, wanted, listed)?;
+            }
+            found.push(same);
+        }
+        Ok(found)
+    }
+
     /// A rule with words of the user is compared by the tool itself. It cannot tell which of the listed rules it found;
     /// a candidate ends in the same target.
     fn is_same(&mut self, table: &TableRef, chain: &str, wanted: &Wanted, listed: &Listed) -> Result<bool> {

@@ -2,6 +2,8 @@
 //! Which packet filter the host's `iptables` writes to.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::xt::Form;
@@ -18,11 +20,10 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// Follows the symbolic links of the first `iptables` in `path` (the value of `PATH`); nothing is started.
-    #[must_use]
-    pub fn of_host(path: &OsStr) -> Self {
-        let Some(tool) = find_tool("iptables", path) else { return Self::Missing };
-        let program = std::fs::canonicalize(&tool).unwrap_or(tool);
+    /// Follows the symbolic links of the host's `iptables`; nothing is started.
+    pub(crate) fn of(tool: Option<&Path>) -> Self {
+        let Some(tool) = tool else { return Self::Missing };
+        let program = std::fs::canonicalize(tool).unwrap_or_else(|_| tool.to_owned());
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         // before 1.8 there was one flavour, as xtables-multi or iptables itself
         if name.contains("nft") { Self::NfTables } else { Self::Legacy }
@@ -31,12 +32,30 @@ impl Flavour {
 
 /// The form in which the host's `iptables` reads ports and marks. The version is looked for in the program file, which
 /// costs less than a tenth of starting it; a wrapper that does not tell gets the form that every version reads.
-pub(crate) fn form_of_host(path: &OsStr) -> Form {
-    let Some(tool) = find_tool("iptables", path) else { return Form::Native };
-    let program = std::fs::read(tool).unwrap_or_default();
-    match version_in(&program) {
-        Some(version) if version >= (1, 8, 8) => Form::Native,
-        Some(_) | None => Form::Extension,
+pub(crate) fn form_of(tool: Option<&Path>) -> Form {
+    let Some(tool) = tool else { return Form::Native };
+    match version_of(tool) {
+        Ok(Some(version)) if version >= (1, 8, 8) => Form::Native,
+        Ok(_) | Err(_) => Form::Extension,
+    }
+}
+
+/// Reads the program piece by piece up to the version. Pieces overlap by more than the longest version.
+fn version_of(tool: &Path) -> io::Result<Option<(u32, u32, u32)>> {
+    const OVERLAP: usize = 32;
+    let mut program = File::open(tool)?;
+    let mut piece = [0; 16 * 1024];
+    let mut kept = 0;
+    loop {
+        let read = program.read(piece.get_mut(kept..).unwrap_or_default())?;
+        let filled = piece.get(..kept + read).unwrap_or_default();
+        let version = version_in(filled);
+        if version.is_some() || read == 0 {
+            return Ok(version);
+        }
+        let again = filled.len().saturating_sub(OVERLAP);
+        kept = filled.len() - again;
+        piece.copy_within(again..again + kept, 0);
     }
 }
 
@@ -62,7 +81,8 @@ fn is_executable(file: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Flavour, Form, form_of_host, version_in};
+    use super::{Flavour, Form, find_tool, form_of, version_in};
+    use std::ffi::OsStr;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::PathBuf;
 
@@ -79,23 +99,31 @@ mod tests {
         folder
     }
 
+    fn flavour(path: &OsStr) -> Flavour {
+        Flavour::of(find_tool("iptables", path).as_deref())
+    }
+
+    fn form(path: &OsStr) -> Form {
+        form_of(find_tool("iptables", path).as_deref())
+    }
+
     #[test]
     fn flavour_is_that_of_the_link_target() {
-        for (program, flavour) in [
+        for (program, expected) in [
             ("xtables-nft-multi", Flavour::NfTables),
             ("xtables-legacy-multi", Flavour::Legacy),
             ("xtables-multi", Flavour::Legacy),
         ] {
             let folder = host(program, program, b"");
-            assert_eq!(Flavour::of_host(folder.join("bin").as_os_str()), flavour);
+            assert_eq!(flavour(folder.join("bin").as_os_str()), expected);
             std::fs::remove_dir_all(folder).unwrap();
         }
-        assert_eq!(Flavour::of_host("/nonexistent:/proc/self/fdinfo".as_ref()), Flavour::Missing);
+        assert_eq!(flavour("/nonexistent:/proc/self/fdinfo".as_ref()), Flavour::Missing);
     }
 
     #[test]
     fn form_follows_the_version() {
-        for (content, form) in [
+        for (content, expected) in [
             (b"ELF\0help\x001.8.9\0Usage".as_slice(), Form::Native),
             (b"\x001.8.13\0", Form::Native),
             (b"\x001.8.8 (nf_tables)\0", Form::Native),
@@ -103,10 +131,20 @@ mod tests {
             (b"#!/bin/sh\nexec something\n", Form::Extension),
         ] {
             let folder = host(&format!("form-{}", content.len()), "xtables-nft-multi", content);
-            assert_eq!(form_of_host(folder.join("bin").as_os_str()), form);
+            assert_eq!(form(folder.join("bin").as_os_str()), expected);
             std::fs::remove_dir_all(folder).unwrap();
         }
-        assert_eq!(form_of_host("/nonexistent".as_ref()), Form::Native);
+        assert_eq!(form("/nonexistent".as_ref()), Form::Native);
+    }
+
+    #[test]
+    fn the_version_is_found_wherever_it_is() {
+        for at in [0, 16_300, 16_380, 16_384, 40_000] {
+            let content = [vec![b'x'; at], b"\x001.8.9\0".to_vec(), vec![b'x'; 20_000]].concat();
+            let folder = host(&format!("at-{at}"), "xtables-nft-multi", &content);
+            assert_eq!(form(folder.join("bin").as_os_str()), Form::Native, "{at}");
+            std::fs::remove_dir_all(folder).unwrap();
+        }
     }
 
     #[test]

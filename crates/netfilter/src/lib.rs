@@ -23,4 +23,5 @@ pub use batch::{Batch, Change, NftChanges, Op, Owner, Position, RuleId, RuleInfo
 pub use engine::{Choice, Engine};
 pub use error::{Error, Result};
 pub use flavour::Flavour;
+pub use kernel::limbo::sweep;
 pub use xt::Family;

@@ -25,6 +25,8 @@ pub(crate) trait Reader {
     fn jumps(&mut self, table: &TableRef, chain: &str) -> Result<u32>;
     /// The rules of a chain in order.
     fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>>;
+    /// For each of the wanted rules whether the chain has it, by reading no further than needed.
+    fn search(&mut self, table: &TableRef, chain: &str, wanted: &[Wanted]) -> Result<Vec<bool>>;
     /// True if this listed rule is the wanted one.
     fn is_same(&mut self, table: &TableRef, chain: &str, wanted: &Wanted, listed: &Listed) -> Result<bool>;
 }
@@ -73,6 +75,14 @@ pub(crate) enum Action {
 }
 
 impl Action {
+    /// True if something that was there goes.
+    pub(crate) fn deletes(&self) -> bool {
+        match self {
+            Self::DeleteRule { .. } | Self::Flush { .. } | Self::DeleteChain { .. } => true,
+            Self::AddTable { .. } | Self::AddChain(_) | Self::AddRule { .. } => false,
+        }
+    }
+
     /// For error messages.
     pub(crate) fn describe(&self, table: &TableRef) -> String {
         match self {
@@ -175,7 +185,7 @@ impl Planner<'_> {
     }
 
     fn ensure_rule(&mut self, table: &TableRef, chain: &str, rule: AnyRule, at: Position) -> Result<()> {
-        if self.contains(table, chain, &rule)? { Ok(()) } else { self.add_rule(table, chain, rule, at) }
+        if self.contains(table, chain, &rule, at)? { Ok(()) } else { self.add_rule(table, chain, rule, at) }
     }
 
     fn add_rule(&mut self, table: &TableRef, chain: &str, rule: AnyRule, at: Position) -> Result<()> {
@@ -194,8 +204,9 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A rule cannot be there yet if the chain it jumps to is not.
-    fn contains(&mut self, table: &TableRef, chain: &str, rule: &AnyRule) -> Result<bool> {
+    /// A rule cannot be there yet if the chain it jumps to is not. One that is put at the head is looked for from there,
+    /// and will mostly be found at once; for others all is read, as more of them follow.
+    fn contains(&mut self, table: &TableRef, chain: &str, rule: &AnyRule, at: Position) -> Result<bool> {
         if self.view(table, chain)?.added.iter().any(|(added, _)| same(added, rule)) {
             return Ok(true);
         }
@@ -203,6 +214,11 @@ impl Planner<'_> {
             && self.view(table, to)?.found.is_none()
         {
             return Ok(false);
+        }
+        let view = self.view(table, chain)?;
+        if at == Position::Head && view.rules.is_none() {
+            let wanted = Wanted::new(rule, table.family());
+            return Ok(self.reader.search(table, chain, &[wanted])?.contains(&true));
         }
         Ok(!self.find(table, chain, rule)?.is_empty())
     }

@@ -99,6 +99,11 @@ impl Error {
         self.errno() == Some(libc::EOPNOTSUPP)
     }
 
+    /// The kernel knows what was asked for and does not allow it like that (`EINVAL`).
+    pub fn is_invalid(&self) -> bool {
+        self.errno() == Some(libc::EINVAL)
+    }
+
     /// Not privileged enough (`EPERM`).
     pub fn is_not_permitted(&self) -> bool {
         self.errno() == Some(libc::EPERM)

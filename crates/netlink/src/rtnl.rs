@@ -235,6 +235,19 @@ mod tests {
     }
 
     #[test]
+    fn a_dump_that_a_change_interrupted_is_noticed_to_its_end() {
+        let done = |flags: u8| [0x14, 0, 0, 0, 3, 0, flags, 0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+        let interrupted = |datagram: &[u8]| {
+            let packet = packets::<RouteNetlinkMessage>(datagram).next().unwrap().unwrap();
+            let mut replies = Replies { messages: Vec::new(), interrupted: false };
+            assert!(replies.take(packet).unwrap());
+            replies.interrupted
+        };
+        assert!(!interrupted(&done(0x02)));
+        assert!(interrupted(&done(0x12)));
+    }
+
+    #[test]
     fn garbage_is_an_error_and_ends_the_datagram() {
         let mut packets = packets::<RouteNetlinkMessage>(&[1, 2, 3]);
         assert!(matches!(packets.next(), Some(Err(Error::Decode { .. }))));

@@ -134,6 +134,27 @@ fn vlans_are_created_in_the_pod() {
 }
 
 #[test]
+fn the_kernel_is_asked_for_a_kind_without_making_a_link() {
+    sandbox(|net| {
+        let mut rtnl = Rtnl::open().unwrap();
+        let before = net.snapshot();
+        assert!(rtnl.link_kind_is_known("bridge").unwrap());
+        assert!(!rtnl.link_kind_is_known("cnibox-no-such").unwrap());
+        for kind in ["veth", "macvlan", "ipvlan", "vlan", "dummy", "vrf", "ifb"] {
+            let (known, name) = (rtnl.link_kind_is_known(kind).unwrap(), format!("probe-{kind}"));
+            let made =
+                std::process::Command::new("ip").args(["link", "add", &name, "type", kind]).output().unwrap();
+            let said = String::from_utf8_lossy(&made.stderr).into_owned();
+            assert_eq!(known, !said.contains("Unknown device type"), "{kind}: {said}");
+            if made.status.success() {
+                net.run("ip", &["link", "del", &name]);
+            }
+        }
+        before.assert_same(&net.snapshot());
+    });
+}
+
+#[test]
 fn dummies_are_dummies() {
     sandbox(|_| {
         let mut rtnl = Rtnl::open().unwrap();

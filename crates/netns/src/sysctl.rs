@@ -75,12 +75,12 @@ pub fn read(name: &str) -> Result<String, Error> {
     }
 }
 
-/// Writes a sysctl, in one `write` without a newline, and reads it back (`sysctl -w NAME=VALUE`). Returns what the
-/// kernel made of it; failing to read it back is an error of the write, as in the reference.
+/// Writes a sysctl, in one `write` without a newline (`sysctl -w NAME=VALUE`). The reference reads it back; opening a
+/// file below `/proc/sys/net` costs more the more network namespaces there are, so this does not.
 ///
 /// # Errors
 /// [`Error`]; nothing is ever created.
-pub fn write(name: &str, value: &str) -> Result<String, Error> {
+pub fn write(name: &str, value: &str) -> Result<(), Error> {
     let path = path_of(name)?;
     OpenOptions::new()
         .write(true)
@@ -89,8 +89,7 @@ pub fn write(name: &str, value: &str) -> Result<String, Error> {
         .open(&path)
         .map_err(failed("open", &path))?
         .write_all(value.as_bytes())
-        .map_err(failed("write", &path))?;
-    read(name)
+        .map_err(failed("write", &path))
 }
 
 /// Writes a sysctl only if it has another value (saves the side effects of writing forwarding switches).
@@ -102,7 +101,7 @@ pub fn ensure(name: &str, value: &str) -> Result<bool, Error> {
     if read(name)? == value {
         return Ok(false);
     }
-    write(name, value).map(|_| true)
+    write(name, value).map(|()| true)
 }
 
 /// The sysctl `net/<family>/conf/<interface>/<key>`; safe for interface names with dots. `family` is `ipv4` or `ipv6`.

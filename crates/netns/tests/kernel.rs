@@ -78,7 +78,8 @@ fn sysctls_are_the_namespaces_own() {
         let pod = net.container();
         let name = sysctl::conf("ipv4", "lo", "arp_notify");
         assert_eq!(sysctl::read(&name).unwrap(), "0");
-        assert_eq!(pod.netns.run(|| sysctl::write(&name, "1")).unwrap().unwrap(), "1");
+        pod.netns.run(|| sysctl::write(&name, "1")).unwrap().unwrap();
+        assert_eq!(pod.netns.run(|| sysctl::read(&name)).unwrap().unwrap(), "1");
         assert_eq!(sysctl::read(&name).unwrap(), "0");
         assert!(sysctl::ensure("net.ipv4.ip_forward", "1").unwrap());
         assert!(!sysctl::ensure("net.ipv4.ip_forward", "1").unwrap());

@@ -144,7 +144,7 @@ impl Decoder<'_> {
         };
         // Go names the number only where it wanted a number of another kind.
         let value = match (value.starts_with("number"), wanted) {
-            (true, "int" | "uint") => value,
+            (true, "int" | "uint32" | "uint64") => value,
             (true, _) => "number".to_owned(),
             (false, _) => value,
         };
@@ -190,8 +190,14 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        let Json::Number(number) = self.json else { return Err(self.mismatch("uint")) };
-        number.as_u64().map_or_else(|| Err(self.mismatch("uint")), |value| visitor.visit_u64(value))
+        let Json::Number(number) = self.json else { return Err(self.mismatch("uint64")) };
+        number.as_u64().map_or_else(|| Err(self.mismatch("uint64")), |value| visitor.visit_u64(value))
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let Json::Number(number) = self.json else { return Err(self.mismatch("uint32")) };
+        let value = number.as_u64().and_then(|value| u32::try_from(value).ok());
+        value.map_or_else(|| Err(self.mismatch("uint32")), |value| visitor.visit_u32(value))
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
@@ -247,7 +253,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 
     serde::forward_to_deserialize_any! {
-        i8 i16 i32 i128 u8 u16 u32 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
+        i8 i16 i32 i128 u8 u16 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
         enum identifier
     }
 }

@@ -77,7 +77,7 @@ impl Route {
 
 /// Name resolution, the `dns` object of configurations and results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename = "DNS", default)]
+#[serde(rename = "types.DNS", default)]
 pub struct Dns {
     /// Name servers.
     #[serde(skip_serializing_if = "Vec::is_empty")]

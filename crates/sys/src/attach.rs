@@ -76,10 +76,20 @@ impl Sys<'_> {
     /// # Errors
     /// Those of [`Sys::open_pod`].
     pub fn open_pod_named(&mut self, netns: &NetnsPath) -> Result<&mut Pod, Failure> {
-        self.open_pod(netns).map_err(|failure| {
-            failure.prefixed(&format!("failed to open netns {}: ", quoted(netns.as_str())))
-        })
+        self.open_pod(netns).map_err(|failure| unopened(failure, netns))
     }
+
+    /// [`Sys::open_pod_if_present`] with the words of [`Sys::open_pod_named`].
+    ///
+    /// # Errors
+    /// Those of [`Sys::open_pod_if_present`].
+    pub fn open_pod_named_if_present(&mut self, netns: &NetnsPath) -> Result<Option<&mut Pod>, Failure> {
+        self.open_pod_if_present(netns).map_err(|failure| unopened(failure, netns))
+    }
+}
+
+fn unopened(failure: Failure, netns: &NetnsPath) -> Failure {
+    failure.prefixed(&format!("failed to open netns {}: ", quoted(netns.as_str())))
 }
 
 impl<'h> Txn<'_, 'h> {
@@ -94,8 +104,14 @@ impl<'h> Txn<'_, 'h> {
         create: impl FnOnce(&mut Sys<'h>) -> Result<Result<(), Error>, Failure>,
     ) -> Result<Link, Failure> {
         let name = || ifname.to_string();
+        self.sys().attempt_begins()?;
         self.step(Undo::Link { place: Place::Pod, name: name() }, |sys| match create(sys)? {
-            Err(source) if source.is_exists() && !CREATED_IN_PLACE.contains(&kind) => {
+            // Other things than the name can be taken, such as a VLAN.
+            Err(source)
+                if source.is_exists()
+                    && !CREATED_IN_PLACE.contains(&kind)
+                    && sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?.is_some() =>
+            {
                 Err(Failure::from(PodLinkError::NameTaken { kind, ifname: name(), source }))
             }
             made => made.map_err(|source| PodLinkError::Create { kind, source }.into()),
@@ -113,6 +129,16 @@ impl<'h> Txn<'_, 'h> {
     pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
         let undo = Undo::Delegate(plugin.to_owned());
         let result = self.step(undo, |sys| sys.ipam_add(plugin, version))?;
+        if result.ips.is_empty() { Err(PodLinkError::NoAddresses.into()) } else { Ok(result) }
+    }
+
+    /// [`Txn::ipam_add`] for an attachment without an interface.
+    ///
+    /// # Errors
+    /// Those of [`Txn::ipam_add`].
+    pub fn ipam_add_without_interface(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
+        let undo = Undo::Delegate(plugin.to_owned());
+        let result = self.step(undo, |sys| sys.ipam_add_without_interface(plugin, version))?;
         if result.ips.is_empty() { Err(PodLinkError::NoAddresses.into()) } else { Ok(result) }
     }
 

@@ -5,7 +5,8 @@
 use cnibox_netlink::Link;
 use cnibox_spec::{Attachment, CniResult, ContainerId, IfName, NetworkName, sha512_prefix};
 
-use crate::{Failure, Sys};
+use crate::unfinished::mark_in_memory;
+use crate::{Failure, Memo, Sys};
 
 /// The owner of a link: an attachment of one network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,17 +91,20 @@ const MARK: &str = "cnibox";
 const NAME_LIMIT: usize = 100;
 
 impl Sys<'_> {
-    /// Notes on the attachment's host link how far a later plugin of the chain is. A runtime that tries ADD again
-    /// without DEL (Nomad does) gets a clean start when that plugin failed or was killed, instead of "already exists".
+    /// Notes on the attachment's host links how far a later plugin of the chain is; in the memory, where it has none. A
+    /// runtime that tries ADD again without DEL (Nomad does) gets a clean start when that plugin failed or was killed,
+    /// instead of "already exists".
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn mark_attachment(
         &mut self,
         prev_result: &CniResult,
-        owner: &Owner,
+        attachment: &Memo,
         stage: Stage,
     ) -> Result<(), Failure> {
+        mark_in_memory(prev_result, attachment, stage);
+        let owner = attachment.owner();
         for interface in prev_result.interfaces.iter().filter(|interface| interface.sandbox.is_empty()) {
             let rtnl = self.host()?;
             let Some(link) = rtnl.link_by_name_if_present(&interface.name)? else { continue };
@@ -109,6 +113,13 @@ impl Sys<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Memo {
+    fn owner(&self) -> Owner {
+        let key = [&self.network, &self.container].map(|name| shortened(name)).join(":");
+        Owner { key: format!("{key}:{}", self.ifname) }
     }
 }
 

@@ -138,13 +138,31 @@ impl Sys<'_> {
     /// # Errors
     /// The plugin's own.
     pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
+        self.ipam_add_unless(plugin, version, Self::pod_has_address)
+    }
+
+    /// [`Sys::ipam_add`] for an attachment without an interface: nothing shows whether its first address is in use, so
+    /// it is.
+    ///
+    /// # Errors
+    /// The plugin's own.
+    pub fn ipam_add_without_interface(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
+        self.ipam_add_unless(plugin, version, |_, _| Ok(true))
+    }
+
+    fn ipam_add_unless(
+        &mut self,
+        plugin: &str,
+        version: &str,
+        in_use: impl FnOnce(&mut Self, IpAddr) -> Result<bool, Failure>,
+    ) -> Result<CniResult, Failure> {
         let failure = match self.delegate_add(plugin, version) {
             Ok(result) => return Ok(result),
             Err(failure) => failure,
         };
         let reserved = reserved_address(&failure);
         if let Some(address) = reserved
-            && self.pod_has_address(address)?
+            && in_use(self, address)?
         {
             return Err(failure.into());
         }

@@ -24,11 +24,13 @@ mod parent;
 mod permission;
 mod system;
 mod txn;
+mod unfinished;
 mod veth;
 
 pub use attach::{ANNOUNCE_ALL, ANNOUNCE_ARP, Announce, ListLink, PodLinkError, PodPlan, ensure_printable};
 pub use attachment::{Owner, Stage, is_stale};
 pub use check::{CheckWording, Expected, own_addresses};
+pub use cnibox_netfilter::sweep;
 pub use delegate::{DelegateError, Verb};
 pub use env::Env;
 pub use expect::Drift;

@@ -100,6 +100,7 @@ impl Txn<'_, '_> {
         if self.sys().rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?.is_some() {
             return Err(LoanError::NameTaken { ifname: name(), host_name: link.name.clone() }.into());
         }
+        self.sys().attempt_begins()?;
         // A move that fails half-way (somebody takes the name in this very moment) is taken back as well.
         self.attempt(Undo::Loan(loan), |sys| sys.link_move_in(link, ifname))?;
         self.shared(|sys| {

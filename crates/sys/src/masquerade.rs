@@ -283,7 +283,11 @@ impl Sys<'_> {
         for address in addresses {
             let family = xt::Family::of(address.ip());
             for (chain, rule) in masquerade.xt_rules(&chain, *address) {
-                if !self.engine()?.rule_exists(family, xt::Table::Nat, chain, &rule)? {
+                if !self
+                    .engine()?
+                    .missing(family, xt::Table::Nat, chain, std::slice::from_ref(&rule))?
+                    .is_empty()
+                {
                     return Ok(Some(format!(
                         "rule {} in chain {chain} of table nat",
                         rule.to_args().join(" ")

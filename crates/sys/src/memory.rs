@@ -80,10 +80,10 @@ impl Memory {
     pub fn forget(&self, attachment: &Memo) {
         let path = self.path(attachment);
         if self.is_real(&path)
-            && fs::remove_file(&path).is_ok()
             && let Some(parent) = path.parent()
         {
-            // Other interfaces of the container keep it.
+            let _ = fs::remove_file(&path);
+            // Other interfaces of the container keep it; a kill may have left it alone.
             let _ = fs::remove_dir(parent);
         }
     }
@@ -145,9 +145,20 @@ fn read(path: &Path) -> Option<Memo> {
     let file: File = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
     file.take(SIZE_LIMIT).read_to_string(&mut text).ok()?;
     let mut lines = text.lines();
-    let mut names = lines.next()?.split(' ').map(str::to_owned);
-    let (network, container, ifname) = (names.next()?, names.next()?, names.next()?);
+    let names: Vec<_> = lines.next().unwrap_or_default().split(' ').map(str::to_owned).collect();
+    // Whoever was killed between making the file and writing it has left its names only.
+    let Ok([network, container, ifname]) = <[String; 3]>::try_from(names) else { return of_path(path) };
     Some(Memo { network, container, ifname, notes: lines.map(str::to_owned).collect() })
+}
+
+/// The attachment that a file without content is about; a hash does not tell.
+fn of_path(path: &Path) -> Option<Memo> {
+    let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
+    let (container, file) = (name(path.parent()?)?, name(path)?);
+    let (network, ifname) = file.rsplit_once(':')?;
+    let [network, ifname] = [network, ifname].map(str::to_owned);
+    let memo = Memo { network, container, ifname, notes: Vec::new() };
+    (!memo.container.starts_with('+') && !file.starts_with('+')).then_some(memo)
 }
 
 const ROOT: &str = "/run/cnibox";
@@ -187,6 +198,19 @@ mod tests {
         memory.forget(&one);
         assert_eq!(memory.all(), std::slice::from_ref(&other));
         memory.forget(&other);
+        assert_eq!(fs::read_dir(&memory.dir).unwrap().count(), 0);
+        fs::remove_dir_all(&memory.dir).unwrap();
+    }
+
+    #[test]
+    fn a_memo_that_a_kill_left_empty_is_forgotten_like_any_other() {
+        let memory = scratch("empty");
+        let attachment = memo("n", "c", "eth0");
+        memory.note(&attachment);
+        fs::write(memory.path(&attachment), "").unwrap();
+        assert_eq!(memory.all(), [Memo { notes: Vec::new(), ..attachment.clone() }]);
+        assert!(memory.recall(&attachment).is_some());
+        memory.forget(&attachment);
         assert_eq!(fs::read_dir(&memory.dir).unwrap().count(), 0);
         fs::remove_dir_all(&memory.dir).unwrap();
     }

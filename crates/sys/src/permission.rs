@@ -1,23 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the process may configure networks at all, for STATUS.
+//! Whether ADD could work at all, for STATUS: privileges, and what the kernel has.
 
 use cnibox_spec::Code;
 use thiserror::Error;
 
-use crate::{Coded, Failure, Sys};
+use crate::{Coded, Failure, Place, Sys};
 
 /// Why ADD could not work whatever the configuration.
 #[derive(Debug, Error)]
-enum Unpermitted {
+enum Unavailable {
     #[error("cannot read /proc/self/status: {}", cnibox_netns::errno::io_text(.0))]
     Unreadable(#[source] std::io::Error),
     #[error("no permission to configure networks: CAP_NET_ADMIN is not effective")]
     NoNetAdmin,
+    #[error("the kernel has no links of kind {0:?}")]
+    NoKind(&'static str),
+    #[error("the link {0:?} that the containers' interfaces stand on is missing")]
+    NoParent(String),
+    #[error("no TAP devices: open {TUN}: {}", cnibox_netns::errno::io_text(.0))]
+    NoTun(#[source] std::io::Error),
 }
 
-impl Coded for Unpermitted {
+impl Coded for Unavailable {
     fn code(&self) -> Code {
-        Code::PLUGIN_NOT_AVAILABLE
+        match self {
+            Self::Unreadable(_) | Self::NoNetAdmin | Self::NoKind(_) | Self::NoTun(_) => {
+                Code::PLUGIN_NOT_AVAILABLE
+            }
+            Self::NoParent(_) => Code::LIMITED_CONNECTIVITY,
+        }
     }
 }
 
@@ -27,12 +38,48 @@ impl Sys<'_> {
     /// # Errors
     /// Code 50 when it has not.
     pub fn require_net_admin(&self) -> Result<(), Failure> {
-        let status = std::fs::read_to_string("/proc/self/status").map_err(Unpermitted::Unreadable)?;
+        let status = std::fs::read_to_string("/proc/self/status").map_err(Unavailable::Unreadable)?;
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let mask = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
-        if mask & CAP_NET_ADMIN == 0 { Err(Unpermitted::NoNetAdmin.into()) } else { Ok(()) }
+        if mask & CAP_NET_ADMIN == 0 { Err(Unavailable::NoNetAdmin.into()) } else { Ok(()) }
     }
 }
 
+impl Sys<'_> {
+    /// Finds out whether this process may make links of this kind, and the kernel can.
+    ///
+    /// # Errors
+    /// Code 50 when not.
+    pub fn require_kind(&mut self, kind: &'static str) -> Result<(), Failure> {
+        self.require_net_admin()?;
+        if self.host()?.link_kind_is_known(kind)? { Ok(()) } else { Err(Unavailable::NoKind(kind).into()) }
+    }
+
+    /// Finds out whether the host has the link that interfaces of this network stand on. Without it those that were on it
+    /// are gone, too.
+    ///
+    /// # Errors
+    /// Code 51 when not.
+    pub fn require_parent(&mut self, place: Place, master: Option<&str>) -> Result<(), Failure> {
+        let Some(name) = master.filter(|_| place == Place::Host) else { return Ok(()) };
+        match self.host()?.link_by_name_if_present(name)? {
+            Some(_) => Ok(()),
+            None => Err(Unavailable::NoParent(name.to_owned()).into()),
+        }
+    }
+
+    /// Finds out whether TAP devices can be made.
+    ///
+    /// # Errors
+    /// Code 50 when not.
+    pub fn require_tun(&mut self) -> Result<(), Failure> {
+        self.require_net_admin()?;
+        let opened = std::fs::OpenOptions::new().read(true).write(true).open(TUN);
+        opened.map(drop).map_err(|error| Unavailable::NoTun(error).into())
+    }
+}
+
+/// Where TAP devices come from.
+const TUN: &str = "/dev/net/tun";
 /// Bit 12, `linux/capability.h`.
 const CAP_NET_ADMIN: u64 = 1 << 12;

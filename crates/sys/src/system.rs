@@ -11,6 +11,7 @@ use cnibox_netns::NetNs;
 use cnibox_spec::NetnsPath;
 use thiserror::Error;
 
+use crate::unfinished::Attempt;
 use crate::{Coded, Env, Failure, Host, Registry};
 
 /// In which of the two namespaces of a call something is.
@@ -40,6 +41,7 @@ pub struct Sys<'h> {
     pub(crate) registry: Registry,
     pub(crate) fail_at: Option<usize>,
     pub(crate) steps: usize,
+    pub(crate) attempt: Option<Attempt>,
     host: Option<Rtnl>,
     pod: Option<Pod>,
     engine: Option<Engine>,
@@ -55,6 +57,7 @@ impl<'h> Sys<'h> {
             registry: host.registry,
             fail_at: host.fail_at,
             steps: 0,
+            attempt: None,
             host: None,
             pod: None,
             engine: None,

@@ -169,6 +169,7 @@ impl<'s, 'h> Txn<'s, 'h> {
     fn roll_back(&mut self, mut failure: Failure) -> Failure {
         for undo in std::mem::take(&mut self.journal).into_iter().rev() {
             if let Err(error) = self.sys.undo(&undo) {
+                self.sys.attempt_left_something();
                 failure.add_details(&format!("undo: {error}"));
             }
         }
@@ -194,9 +195,7 @@ impl Sys<'_> {
             Undo::Loan(loan) => self.loan_undo(loan),
             Undo::Delegate(plugin) => Ok(self.delegate(Verb::Del, plugin).map(drop)?),
             Undo::Rules(batch) => Ok(self.engine()?.apply(batch)?),
-            Undo::Sysctl { place, name, value } => {
-                Ok(self.inside(*place, || sysctl::write(name, value).map(drop))??)
-            }
+            Undo::Sysctl { place, name, value } => Ok(self.inside(*place, || sysctl::write(name, value))??),
             Undo::Address { place, link, address } => {
                 let rtnl = self.rtnl(*place)?;
                 let index = rtnl.link_by_name(link)?.index;

@@ -71,7 +71,7 @@ impl Sys<'_> {
     /// # Errors
     /// [`VethError`].
     pub fn veth_add(&mut self, plan: &VethPlan) -> Result<Veth, Failure> {
-        self.veth_add_announced(plan, &mut |_| {})
+        self.veth_add_announced(plan, &|sys, name| sys.attempt_announces(name))
     }
 
     /// Like [`Sys::veth_add`]; tells the host end's name before it is tried. The kernel takes no alias for a link that
@@ -82,7 +82,7 @@ impl Sys<'_> {
     pub fn veth_add_announced(
         &mut self,
         plan: &VethPlan,
-        announce: &mut dyn FnMut(&str),
+        announce: &dyn Fn(&mut Self, &str),
     ) -> Result<Veth, Failure> {
         if plan.ifname.as_str().contains("%d") {
             return Err(VethError::Pattern.into());
@@ -101,12 +101,12 @@ impl Sys<'_> {
     }
 
     /// Makes the pair and answers with the host end's name.
-    fn veth_make(&mut self, plan: &VethPlan, announce: &mut dyn FnMut(&str)) -> Result<String, Failure> {
+    fn veth_make(&mut self, plan: &VethPlan, announce: &dyn Fn(&mut Self, &str)) -> Result<String, Failure> {
         let home = NetNs::current()?;
-        let rtnl = self.rtnl(Place::Pod)?;
         for _ in 0..NAME_ATTEMPTS {
             let peer = random_name();
-            announce(&peer);
+            announce(self, &peer);
+            let rtnl = self.rtnl(Place::Pod)?;
             let spec = VethSpec {
                 name: plan.ifname.as_str(),
                 mtu: plan.mtu,

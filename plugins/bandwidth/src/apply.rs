@@ -4,7 +4,7 @@
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{Error, Link, Tbf};
 use cnibox_spec::{CniResult, Interface};
-use cnibox_sys::{Coded, Failure, Owner, Place, Stage, Sys, Txn, Undo};
+use cnibox_sys::{Coded, Failure, Memo, Memory, Owner, Place, Stage, Sys, Txn, Undo};
 use thiserror::Error as ThisError;
 
 use crate::config::Config;
@@ -36,14 +36,18 @@ pub(crate) fn add(
     let AddArgs { container, ifname, .. } = &request.args;
     let host = host_link(sys, &request.args, &previous.interfaces)?;
     let owner = Owner::new(&request.conf.network, container, ifname);
+    let attachment = Memo::new(&request.conf.network, container, ifname);
     let mut result = previous.clone();
     Txn::run(sys, |tx| {
         if let Some(limit) = request.config.ingress {
+            // With its first discipline a link without a queue gets one (`qdisc_create` of the kernel).
+            let undo = Undo::Settings { place: Place::Host, link: Box::new(host.clone()) };
+            tx.attempt(undo, |_| Ok::<_, Failure>(()))?;
             root_tbf(tx, host.index, limit.tbf(), ApplyError::Ingress)?;
         }
         if let Some(limit) = request.config.egress {
             let name = plan::ifb_name(request.conf.network.as_str(), container.as_str());
-            let ifb = ifb(tx, &name, host.mtu, &owner)?;
+            let ifb = ifb(tx, (&name, host.mtu), &owner, attachment)?;
             redirect(tx, host.index, ifb.index)?;
             root_tbf(tx, ifb.index, limit.tbf(), ApplyError::Egress)?;
             let alias = owner.alias(Stage::Ready);
@@ -65,13 +69,34 @@ fn root_tbf(
     })
 }
 
-/// Makes the IFB device, in place of one that an ADD of the same attachment left unfinished.
-fn ifb(tx: &mut Txn<'_, '_>, name: &str, mtu: u32, owner: &Owner) -> Result<Link, Failure> {
+/// Makes the IFB device, in place of one that an ADD of the same attachment left unfinished. Until it bears its owner's
+/// mark, the memory tells whose it is.
+fn ifb(
+    tx: &mut Txn<'_, '_>,
+    (name, mtu): (&str, u32),
+    owner: &Owner,
+    mut attachment: Memo,
+) -> Result<Link, Failure> {
+    let memory = Memory::of(MEMORY);
+    let earlier = memory.recall(&attachment);
+    attachment.notes = vec![name.to_owned()];
+    memory.note(&attachment);
+    let made = make_ifb(tx, (name, mtu), owner, earlier.as_ref());
+    memory.forget(&attachment);
+    made
+}
+
+fn make_ifb(
+    tx: &mut Txn<'_, '_>,
+    (name, mtu): (&str, u32),
+    owner: &Owner,
+    earlier: Option<&Memo>,
+) -> Result<Link, Failure> {
     tx.step(Undo::Link { place: Place::Host, name: name.to_owned() }, |sys| {
         let rtnl = sys.host()?;
         let mut made = rtnl.link_add_ifb(name, mtu);
         if made.as_ref().is_err_and(Error::is_exists)
-            && is_unfinished(rtnl.link_by_name_if_present(name)?, owner)
+            && is_unfinished(rtnl.link_by_name_if_present(name)?, owner, earlier)
         {
             rtnl.link_del_by_name_if_present(name)?;
             made = rtnl.link_add_ifb(name, mtu);
@@ -86,12 +111,16 @@ fn ifb(tx: &mut Txn<'_, '_>, name: &str, mtu: u32, owner: &Owner) -> Result<Link
     })
 }
 
-fn is_unfinished(found: Option<Link>, owner: &Owner) -> bool {
-    match found.and_then(|link| owner.stage_of(&link)) {
+fn is_unfinished(found: Option<Link>, owner: &Owner, earlier: Option<&Memo>) -> bool {
+    found.is_some_and(|link| match owner.stage_of(&link) {
         Some(Stage::Pending | Stage::Failed) => true,
-        Some(Stage::Ready) | None => false,
-    }
+        Some(Stage::Ready) => false,
+        None => earlier.is_some_and(|memo| memo.announces(&link)),
+    })
 }
+
+/// The name under which devices that are being made are remembered.
+pub(crate) const MEMORY: &str = "bandwidth";
 
 /// Everything that comes in by `host` goes out by `ifb`, and from there back to where it was going. The reference
 /// installs the action twice, of which the kernel runs only the first.

@@ -2,7 +2,7 @@
 //! The configuration: limits of both directions, from the network's configuration or else from the runtime.
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, DecodeError, Json, PrevResultError, decode};
+use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError};
 use cnibox_sys::{Coded, Verb};
 use serde::Deserialize;
 use thiserror::Error;
@@ -71,13 +71,13 @@ impl Coded for ConfigError {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename = "PluginConf", default)]
 struct Shape {
-    #[serde(rename = "ingressRate")]
+    #[serde(rename = "BandwidthEntry::ingressRate")]
     ingress_rate: Option<u64>,
-    #[serde(rename = "ingressBurst")]
+    #[serde(rename = "BandwidthEntry::ingressBurst")]
     ingress_burst: Option<u64>,
-    #[serde(rename = "egressRate")]
+    #[serde(rename = "BandwidthEntry::egressRate")]
     egress_rate: Option<u64>,
-    #[serde(rename = "egressBurst")]
+    #[serde(rename = "BandwidthEntry::egressBurst")]
     egress_burst: Option<u64>,
     #[serde(rename = "runtimeConfig")]
     runtime: RuntimeShape,
@@ -121,16 +121,18 @@ impl Config {
     /// [`ConfigError`].
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
         match input.verb {
+            // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
             Verb::Del | Verb::Gc => Ok(Self::default()),
-            Verb::Status => Self::parse(&input.conf.json),
+            Verb::Status => Self::parse(input.decode()?),
             Verb::Add | Verb::Check => {
-                Ok(Self { prev_result: input.conf.prev_result()?, ..Self::parse(&input.conf.json)? })
+                let config = Self::parse(input.decode()?)?;
+                Ok(Self { prev_result: input.conf.prev_result()?, ..config })
             }
         }
     }
 
-    fn parse(json: &Json) -> Result<Self, ConfigError> {
-        let entry = decode::<Shape>(json)?.entry();
+    fn parse(shape: Shape) -> Result<Self, ConfigError> {
+        let entry = shape.entry();
         let ingress = Limit::new(entry.ingress_rate, entry.ingress_burst)?;
         let egress = Limit::new(entry.egress_rate, entry.egress_burst)?;
         Ok(Self { ingress, egress, prev_result: None })
@@ -156,10 +158,13 @@ impl Limit {
 
 #[cfg(test)]
 mod tests {
+    use cnibox_spec::{Json, decode};
+
     use super::*;
 
     fn load(text: &str) -> Result<Config, String> {
-        Config::parse(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())
+        let shape = decode(&Json::parse(text.as_bytes()).unwrap()).map_err(ConfigError::Decode);
+        shape.and_then(Config::parse).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! DEL and GC: the IFB device. The filters of the host's veth go with it.
 
 use cnibox_harness::{DelArgs, GcArgs, Request};
-use cnibox_sys::{Failure, Owner, Sys, is_stale};
+use cnibox_sys::{Failure, Memo, Memory, Owner, Sys, is_stale};
 
+use crate::apply::MEMORY;
 use crate::config::Config;
 use crate::plan::ifb_name;
 
@@ -15,22 +16,35 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     let network = &request.conf.network;
     let name = ifb_name(network.as_str(), container.as_str());
     let rtnl = sys.host()?;
-    let Some(ifb) = rtnl.link_by_name_if_present(&name)? else { return Ok(()) };
-    if Owner::new(network, container, ifname).is_another(&ifb) {
-        return Ok(());
+    if let Some(ifb) = rtnl.link_by_name_if_present(&name)?
+        && !Owner::new(network, container, ifname).is_another(&ifb)
+    {
+        rtnl.link_del_by_name_if_present(&name)?;
     }
-    Ok(rtnl.link_del_by_name_if_present(&name).map(drop)?)
+    Memory::of(MEMORY).forget(&Memo::new(network, container, ifname));
+    Ok(())
 }
 
 /// GC: devices of attachments that are not in the list. Those that the Go plugin made bear no mark, and nothing else
 /// tells whose they are; they stay.
 pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let Request { conf, args, .. } = request;
     let rtnl = sys.host()?;
     let mut links = rtnl.links()?;
-    links.retain(|link| link.is_kind("ifb") && is_stale(link, &request.conf.network, &request.args.valid));
+    links.retain(|link| link.is_kind("ifb") && is_stale(link, &conf.network, &args.valid));
     let mut failures = Vec::new();
     for link in links {
         failures.extend(rtnl.link_del_by_name_if_present(&link.name).err().map(Failure::from));
+    }
+    let memory = Memory::of(MEMORY);
+    let lives = |memo: &Memo| {
+        args.valid.iter().any(|live| live.container_id == memo.container && live.ifname == memo.ifname)
+    };
+    for memo in memory.all().iter().filter(|memo| memo.network == conf.network.as_str() && !lives(memo)) {
+        match sys.announced_links_del(memo) {
+            Ok(()) => memory.forget(memo),
+            Err(failure) => failures.push(failure),
+        }
     }
     Failure::collect(failures)
 }

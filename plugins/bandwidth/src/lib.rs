@@ -81,8 +81,9 @@ impl Plugin for Bandwidth {
         Ok(())
     }
 
-    fn status(_: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.require_net_admin()
+    fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        // What comes with the runtime's arguments is not known yet.
+        if request.config.egress.is_some() { sys.require_kind("ifb") } else { sys.require_net_admin() }
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {

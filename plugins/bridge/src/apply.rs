@@ -97,7 +97,7 @@ pub(crate) fn bridge(sys: &mut Sys<'_>, plan: &BridgePlan) -> Result<Link, Failu
 /// Makes the pair.
 pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &Layer2, notebook: &Notebook) -> Result<Veth, Failure> {
     let undo = Undo::Link { place: Place::Pod, name: plan.veth.ifname.to_string() };
-    tx.step(undo, |sys| sys.veth_add_announced(&plan.veth, &mut |name| notebook.announce(name)))
+    tx.step(undo, |sys| sys.veth_add_announced(&plan.veth, &|_, name| notebook.announce(name)))
 }
 
 /// Attaches the pair's host end to the bridge and marks it as `owner`'s.

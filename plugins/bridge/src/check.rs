@@ -229,7 +229,8 @@ impl Coded for Unavailable {
 }
 
 pub(crate) fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    sys.require_net_admin()?;
+    sys.require_kind("veth")?;
+    sys.require_kind("bridge")?;
     let name = &request.config.bridge;
     let found = sys.host()?.link_by_name_if_present(name)?;
     if found.is_some_and(|link| !link.is_kind("bridge")) {

@@ -48,7 +48,7 @@ impl Notebook {
 
     /// Whether `link` is the one that was announced and got no further.
     pub(crate) fn is_announced(&self, link: &Link) -> bool {
-        self.before.as_ref().is_some_and(|memo| is_unmarked(link, memo))
+        self.before.as_ref().is_some_and(|memo| memo.announces(link))
     }
 
     /// Deletes the announced link.
@@ -56,14 +56,12 @@ impl Notebook {
     /// # Errors
     /// When the kernel refuses.
     pub(crate) fn clear(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        self.before.as_ref().map_or(Ok(()), |memo| delete_link(sys, memo))
+        self.before.as_ref().map_or(Ok(()), |memo| sys.announced_links_del(memo))
     }
 
     /// There is nothing left to remember.
     pub(crate) fn forget(&self) {
-        if self.before.is_some() {
-            self.memory.forget(&self.attachment);
-        }
+        self.memory.forget(&self.attachment);
     }
 }
 
@@ -82,7 +80,7 @@ pub(crate) fn collect(
         if memo.network != network.as_str() || lives(&memo) {
             continue;
         }
-        let link = delete_link(sys, &memo);
+        let link = sys.announced_links_del(&memo);
         let rules = SpoofCheck::new(&memo.container, &memo.ifname).remove_if_present(sys);
         if link.is_ok() && rules.is_ok() {
             memory.forget(&memo);
@@ -90,21 +88,4 @@ pub(crate) fn collect(
         failures.extend([link, rules].into_iter().filter_map(Result::err));
     }
     Failure::collect(failures)
-}
-
-fn delete_link(sys: &mut Sys<'_>, memo: &Memo) -> Result<(), Failure> {
-    for name in &memo.notes {
-        let rtnl = sys.host()?;
-        if rtnl.link_by_name_if_present(name)?.is_some_and(|link| is_unmarked(&link, memo)) {
-            rtnl.link_del_by_name_if_present(name)?;
-        }
-    }
-    Ok(())
-}
-
-/// Somebody else's link may have got the name since; a finished one has its owner's alias.
-fn is_unmarked(link: &Link, memo: &Memo) -> bool {
-    link.is_kind("veth")
-        && link.alias.as_deref().unwrap_or_default().is_empty()
-        && memo.notes.contains(&link.name)
 }

@@ -151,16 +151,22 @@ fn interfaces_for_index(ifname: &IfName) -> Vec<Interface> {
     vec![Interface::default(), Interface::default(), pod]
 }
 
-/// A default route per family by its first address's gateway, unless the IPAM plugin gave one. The reference
-/// overlooks one without gateway and then fails on its own second route; it gets the family's gateway anyway.
+/// A default route per family by its first address's gateway, in the order of the addresses, unless the IPAM plugin gave
+/// one. The reference overlooks one without gateway and then fails on its own second route; it gets the family's gateway
+/// anyway.
 fn add_default_routes(result: &mut CniResult) {
-    for v4 in [true, false] {
-        let Some(ip) = result.ips.iter().find(|ip| ip.address.is_ipv4() == v4) else { continue };
-        let everywhere = default_network(v4);
+    let mut wanted: Vec<(IpNetwork, Option<IpAddr>)> = Vec::new();
+    for ip in &result.ips {
+        let everywhere = default_network(ip.address.is_ipv4());
+        if wanted.iter().all(|(network, _)| *network != everywhere) {
+            wanted.push((everywhere, ip.gateway));
+        }
+    }
+    for (everywhere, gateway) in wanted {
         let is_default =
             |route: &Route| route.dst == everywhere && (route.gw.is_some() || route.table.is_none());
         if !result.routes.iter().any(is_default) {
-            result.routes.push(Route::new(everywhere, ip.gateway));
+            result.routes.push(Route::new(everywhere, gateway));
         }
     }
 }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use cnibox_harness::{BUILD_VERSION, Command, Plugin, run};
 use cnibox_spec::{Code, ErrorObject, print_error};
-use cnibox_sys::{Entry, Env, Host, Registry};
+use cnibox_sys::{Entry, Env, Host, Registry, sweep};
 
 use operator::Console;
 
@@ -102,7 +102,9 @@ fn serve(registry: Registry, entry: Entry) -> ExitCode {
         registry,
         fail_at: None,
     };
-    ExitCode::from(entry(&mut host))
+    let status = entry(&mut host);
+    sweep();
+    ExitCode::from(status)
 }
 
 /// The standard library's own stdout flushes by line, which would tear a document into several writes.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 const DEFAULT: &str = include_str!("nomad/default.conflist");
 const IPV6: &str = include_str!("nomad/ipv6.conflist");
+const MACVLAN: &str = include_str!("nomad/macvlan.conflist");
 const TRANSPARENT_PROXY: &str = include_str!("nomad/transparent-proxy.conflist");
 const ARGS: &str = "IgnoreUnknown=true;NOMAD_REGION=global;NOMAD_NAMESPACE=default;NOMAD_JOB_ID=web;\
 NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f2a;CONSUL_IPTABLES_CONFIG={\"ProxyUserID\":\"101\",\"ExcludeInboundPorts\":[\"22\"]}";
@@ -162,6 +163,49 @@ fn the_ipv6_network_lives_in_every_version() {
     for version in VERSIONS {
         live(IPV6, version, &[false, true]);
     }
+}
+
+/// The network as configured, and with the one address that a job asks for.
+#[test]
+fn the_macvlan_network_puts_jobs_on_the_machines_own_network() {
+    let ipam = |conflist: &str, ipam: Value| {
+        let mut conflist: Value = serde_json::from_str(conflist).expect("a conflist");
+        conflist["plugins"][1]["ipam"] = ipam;
+        conflist.to_string()
+    };
+    let route = json!([{"dst": "0.0.0.0/0", "gw": "192.0.2.9"}]);
+    let fixed = ipam(MACVLAN, json!({"type": "static", "routes": route}));
+    for version in VERSIONS {
+        // The second address of the range: host-local hands out the one released last when all others are taken.
+        neighbours(MACVLAN, version, "192.0.2.101", "");
+        neighbours(&fixed, version, "192.0.2.77", ";IP=192.0.2.77/24;GATEWAY=192.0.2.9");
+    }
+}
+
+/// A job with this address on the uplink's network talks to its neighbour there and goes without a trace.
+fn neighbours(conflist: &str, version: &str, expected: &str, asked: &str) {
+    sandbox(|net| {
+        let world = World::new(net);
+        let args = format!("{ARGS}{asked}");
+        let chain = chain(net, conflist, version).args(&args);
+        let pod = net.container();
+        add(&chain, &pod).del().unwrap_or_else(|outcome| panic!("DEL: {}", outcome.stdout));
+        let before = steady(net);
+        let attachment = add(&chain, &pod);
+        let ip = address(&attachment.result, false);
+        assert_eq!(ip.to_string(), expected);
+        let _pod = serve_tcp(&pod.netns, SocketAddr::new([0; 4].into(), POD_PORT));
+        let seen = ask_tcp(&world.outside, SocketAddr::new(ip, POD_PORT)).expect("the neighbour to the job");
+        assert_eq!(seen.to_string(), "192.0.2.9");
+        let _outside = serve_tcp(&world.outside, SocketAddr::new([0; 4].into(), 9000));
+        let neighbour = SocketAddr::new([192, 0, 2, 9].into(), 9000);
+        assert_eq!(ask_tcp(&pod.netns, neighbour).expect("the job to the neighbour"), ip);
+        attachment.check().unwrap_or_else(|outcome| panic!("CHECK: {}", outcome.stdout));
+        for _ in 0..2 {
+            attachment.del().unwrap_or_else(|outcome| panic!("DEL: {}", outcome.stdout));
+        }
+        before.assert_same(&steady(net));
+    });
 }
 
 /// The third-party plugin of the transparent proxy network: notes what it was given and passes prevResult on.

@@ -4,7 +4,7 @@
 //! Everything of an attachment is in the container's namespace and ends with it, but for the IPAM plugin's reservation.
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
-use cnibox_spec::{CniResult, Code, DecodeError};
+use cnibox_spec::{CniResult, Code, DecodeError, decode};
 use cnibox_sys::{CheckWording, Coded, Expected, Failure, IpamShape, Place, PodPlan, Sys, Txn, Verb};
 use serde::Deserialize;
 use thiserror::Error;
@@ -50,6 +50,7 @@ struct Shape {
 
 impl Plugin for Dummy {
     const NAME: &'static str = "dummy";
+    const REMEMBERED: bool = true;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -57,7 +58,8 @@ impl Plugin for Dummy {
             Verb::Status => DummyError::DecodeForStatus,
             Verb::Add | Verb::Del | Verb::Check | Verb::Gc => DummyError::Decode,
         };
-        let shape: Shape = input.decode().map_err(undecodable)?;
+        input.check_common().map_err(undecodable)?;
+        let shape: Shape = decode(&input.conf.json).map_err(undecodable)?;
         let ipam = shape.ipam.into_plugin();
         if ipam.is_none() && matches!(input.verb, Verb::Add | Verb::Check) {
             return Err(DummyError::NoIpam.into());
@@ -105,7 +107,7 @@ impl Plugin for Dummy {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.require_net_admin()?;
+        sys.require_kind("dummy")?;
         sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))
     }
 

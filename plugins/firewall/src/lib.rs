@@ -174,11 +174,9 @@ fn install(sys: &mut Sys<'_>, desired: &[Desired]) -> Result<(), Failure> {
     }
     for (family, rules) in may_be_left_alone(desired, sys) {
         let engine = sys.engine().map_err(FirewallError::of)?;
-        for rule in rules {
-            // Rules that are there belong to another attachment with the same address, too.
-            if !engine.rule_exists(family, Table::Filter, FORWARD_CHAIN, rule).map_err(FirewallError::of)? {
-                undo.xt(family, Table::Filter).delete_rule(FORWARD_CHAIN, rule.clone());
-            }
+        // Rules that are there belong to another attachment with the same address, too.
+        for rule in engine.missing(family, Table::Filter, FORWARD_CHAIN, rules).map_err(FirewallError::of)? {
+            undo.xt(family, Table::Filter).delete_rule(FORWARD_CHAIN, rule.clone());
         }
     }
     Txn::run(sys, |tx| {

@@ -18,6 +18,7 @@ pub struct HostDevice;
 
 impl Plugin for HostDevice {
     const NAME: &'static str = "host-device";
+    const REMEMBERED: bool = true;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -41,8 +42,11 @@ impl Plugin for HostDevice {
         };
         Txn::run(sys, |tx| {
             let lent = link.as_ref().map(|link| tx.link_lend(link, &args.ifname)).transpose()?;
-            let ipam =
-                config.ipam.as_deref().map(|plugin| tx.ipam_add(plugin, &conf.version_text)).transpose()?;
+            let ipam = config.ipam.as_deref().map(|plugin| match lent {
+                Some(_) => tx.ipam_add(plugin, &conf.version_text),
+                None => tx.ipam_add_without_interface(plugin, &conf.version_text),
+            });
+            let ipam = ipam.transpose()?;
             match lent {
                 Some(lent) => tx.pod_configure(&lent, ipam, &plan),
                 None => report_without_interface(ipam.unwrap_or_default(), &plan),
@@ -98,7 +102,7 @@ fn report_without_interface(mut result: CniResult, plan: &PodPlan<'_>) -> Result
 /// With the namespace gone the kernel has already given the device back.
 fn take_back(sys: &mut Sys<'_>, netns: Option<&NetnsPath>, ifname: &IfName) -> Result<(), Failure> {
     let Some(netns) = netns else { return Ok(()) };
-    match sys.open_pod_if_present(netns)? {
+    match sys.open_pod_named_if_present(netns)? {
         Some(_) => sys.link_return(ifname).map(drop),
         None => Ok(()),
     }

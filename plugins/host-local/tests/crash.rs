@@ -57,15 +57,25 @@ fn reservations(dir: &Path) -> usize {
     count
 }
 
+/// How long an ADD takes at least: one slow call must not put all kills behind the end.
+fn shortest(net: &Sandbox, conf: &str) -> Duration {
+    let times = (0..10).map(|_| {
+        let started = Instant::now();
+        assert!(call(net, "ADD", "c-timed", conf).0);
+        let time = started.elapsed();
+        assert!(call(net, "DEL", "c-timed", conf).0);
+        time
+    });
+    times.min().unwrap()
+}
+
 #[test]
 fn a_call_killed_at_any_moment_leaves_nothing_that_del_does_not_clear() {
     sandbox(|net| {
         let dir = net.dir().join("state");
         let conf = conf(&dir);
         assert!(call(net, "ADD", "c-warm", &conf).0);
-        let started = Instant::now();
-        assert!(call(net, "CHECK", "c-warm", &conf).0);
-        let usual = started.elapsed() * 3 / 2;
+        let usual = shortest(net, &conf);
         let (mut killed, moments) = (0, 300);
         for moment in 0..moments {
             let container = format!("c{moment}");

@@ -91,9 +91,9 @@ impl Config {
         })
     }
 
-    /// The MTU to give to an interface on `parent`; `None` when it is the parent's, which larger ones come down to.
-    pub(crate) fn mtu_below(&self, parent: &Link) -> Option<u32> {
-        u32::try_from(self.mtu).ok().filter(|mtu| (1..parent.mtu).contains(mtu))
+    /// The MTU to give to an interface on `parent`; `None` when it is the parent's.
+    pub(crate) fn mtu_on(&self, parent: &Link) -> Option<u32> {
+        u32::try_from(self.mtu).ok().filter(|mtu| *mtu > 0 && *mtu != parent.mtu)
     }
 }
 

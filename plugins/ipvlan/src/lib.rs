@@ -19,6 +19,7 @@ pub struct Ipvlan;
 
 impl Plugin for Ipvlan {
     const NAME: &'static str = "ipvlan";
+    const REMEMBERED: bool = true;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -43,7 +44,7 @@ impl Plugin for Ipvlan {
             announce: ANNOUNCE_ALL,
             version: conf.version,
         };
-        let mtu = config.mtu_below(&parent);
+        let mtu = config.mtu_on(&parent);
         Txn::run(sys, |tx| {
             let create = |sys: &mut Sys<'_>| {
                 Ok(sys.rtnl(Place::Pod)?.link_add_ipvlan(&spec, config.mode, IpVlanFlag::Bridge))
@@ -84,7 +85,8 @@ impl Plugin for Ipvlan {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.require_net_admin()?;
+        sys.require_kind("ipvlan")?;
+        sys.require_parent(request.config.place, request.config.master.as_deref())?;
         sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
     }
 

@@ -18,6 +18,7 @@ pub struct Macvlan;
 
 impl Plugin for Macvlan {
     const NAME: &'static str = "macvlan";
+    const REMEMBERED: bool = true;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -75,7 +76,8 @@ impl Plugin for Macvlan {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.require_net_admin()?;
+        sys.require_kind("macvlan")?;
+        sys.require_parent(request.config.place, request.config.master.as_deref())?;
         sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
     }
 

@@ -71,7 +71,7 @@ fn conditions(rule: &Rule) -> String {
     list(words.iter().take(end))
 }
 
-/// All of `rules` are in the chain. The container's own chain is read once, others are searched: they are long.
+/// All of `rules` are in the chain.
 fn expect(
     layout: &iptables::Layout,
     engine: &mut Engine,
@@ -79,16 +79,10 @@ fn expect(
     rules: &[Rule],
     text: String,
 ) -> Result<(), Drift> {
-    let table = TableRef::Xt(layout.family, Table::Nat);
-    let listed = if chain == layout.chain { engine.rules(&table, chain)? } else { Vec::new() };
-    let is_listed =
-        |rule: &Rule| listed.iter().any(|info| info.xt.as_ref().is_some_and(|xt| xt.is_same(rule)));
-    for rule in rules {
-        if !is_listed(rule) && !engine.rule_exists(layout.family, Table::Nat, chain, rule)? {
-            return Err(Drift::NoRule { rules: text, chain: chain.to_owned() });
-        }
+    if engine.missing(layout.family, Table::Nat, chain, rules)?.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    Err(Drift::NoRule { rules: text, chain: chain.to_owned() })
 }
 
 /// As many rules with the container's comment as there are mappings, as in the reference, and the way to them.

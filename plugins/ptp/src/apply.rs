@@ -63,7 +63,7 @@ pub(crate) fn pod_routes(sys: &mut Sys<'_>, pod: &Link, peers: &[Peer]) -> Resul
             _ => {}
         }
         for route in peer.pod_routes(pod.index) {
-            rtnl.route_add(&route).map_err(|error| ApplyError::AddRoute(route.dst, error))?;
+            rtnl.route_add_exclusive(&route).map_err(|error| ApplyError::AddRoute(route.dst, error))?;
         }
     }
     Ok(())
@@ -76,7 +76,7 @@ pub(crate) fn host_end(sys: &mut Sys<'_>, host: &Link, peers: &[Peer]) -> Result
         let gateway = IpNetwork::from(peer.gateway);
         let refused = |error| ApplyError::HostAddress(gateway, error);
         rtnl.addr_add(host.index, &AddrSpec::new(gateway)).map_err(refused)?;
-        match rtnl.route_add(&peer.host_route(host.index)) {
+        match rtnl.route_add_exclusive(&peer.host_route(host.index)) {
             Err(error) if !error.is_exists() => return Err(ApplyError::HostRoute(error).into()),
             _ => {}
         }

@@ -24,6 +24,7 @@ pub struct Ptp;
 
 impl Plugin for Ptp {
     const NAME: &'static str = "ptp";
+    const REMEMBERED: bool = true;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -39,6 +40,8 @@ impl Plugin for Ptp {
                 (args.container.clone(), Some(args.netns.clone()), args.ifname.clone());
             del(conf, config, &DelArgs { container, netns, ifname }, sys)?;
         }
+        // Addresses come before the pair.
+        sys.attempt_begins()?;
         Txn::run(sys, |tx| add(tx, request, &owner))
     }
 
@@ -64,7 +67,7 @@ impl Plugin for Ptp {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.require_net_admin()?;
+        sys.require_kind("veth")?;
         sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))
     }
 
@@ -73,6 +76,7 @@ impl Plugin for Ptp {
         let links = sys.host()?.links()?;
         let failures = [
             sys.host_links_del(&links, |link| is_stale(link, &conf.network, &args.valid)),
+            sys.attempt_links_collect(&conf.network, &args.valid),
             sys.masquerade_collect(conf.network.as_str(), &args.valid),
             sys.ipam_forward(Verb::Gc, config.ipam.as_deref()),
         ];
@@ -126,6 +130,7 @@ fn del(conf: &NetConf, config: &Config, args: &DelArgs, sys: &mut Sys<'_>) -> Re
         None => host_link(sys, &Owner::new(&conf.network, container, ifname)),
     };
     failures.extend(gone.err());
+    failures.extend(sys.attempt_link_del(&conf.network, container, ifname).err());
     Failure::collect(failures)
 }
 

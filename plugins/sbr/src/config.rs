@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, DecodeError, Json, PrevResultError, decode, parse_ip};
+use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, parse_ip};
 use cnibox_sys::{Coded, Verb};
 use serde::Deserialize;
 use thiserror::Error;
@@ -88,14 +88,16 @@ impl Config {
     /// # Errors
     /// [`ConfigError`].
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
-        let json = &input.conf.json;
+        let shape: Shape = input.decode()?;
         match input.verb {
             Verb::Add | Verb::Check => {
-                Ok(Self { prev_result: input.conf.prev_result()?, ..Self::parse(json)? })
+                let config = Self::parse(shape)?;
+                Ok(Self { prev_result: input.conf.prev_result()?, ..config })
             }
-            Verb::Status => Self::parse(json),
+            Verb::Status => Self::parse(shape),
             Verb::Del => {
-                let table = decode::<Shape>(json)?.table.map(table_number).transpose()?;
+                // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
+                let table = shape.table.and_then(|table| u32::try_from(table).ok());
                 let prev_result = input.conf.prev_result().unwrap_or_default();
                 Ok(Self { table, prev_result, ..Self::default() })
             }
@@ -103,8 +105,8 @@ impl Config {
         }
     }
 
-    fn parse(json: &Json) -> Result<Self, ConfigError> {
-        let Shape { table, gateways, source_hints } = decode(json)?;
+    fn parse(shape: Shape) -> Result<Self, ConfigError> {
+        let Shape { table, gateways, source_hints } = shape;
         Ok(Self {
             table: table.map(table_number).transpose()?,
             gateways: parse_gateways(&gateways)?,
@@ -135,16 +137,21 @@ fn parse_gateways(texts: &[String]) -> Result<Vec<IpAddr>, ConfigError> {
 
 #[cfg(test)]
 mod tests {
+    use cnibox_spec::{Json, decode};
+
     use super::*;
 
+    fn load(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(decode(&Json::parse(text.as_bytes()).unwrap())?)
+    }
+
     fn error(text: &str) -> String {
-        Config::parse(&Json::parse(text.as_bytes()).unwrap()).unwrap_err().to_string()
+        load(text).unwrap_err().to_string()
     }
 
     #[test]
     fn there_is_one_gateway_of_each_family() {
-        let both = Json::parse(br#"{"gateways":["10.0.0.1","fd00::1"],"table":7}"#).unwrap();
-        let both = Config::parse(&both).unwrap();
+        let both = load(r#"{"gateways":["10.0.0.1","fd00::1"],"table":7}"#).unwrap();
         assert_eq!((both.gateways.len(), both.table), (2, Some(7)));
         assert_eq!(
             error(r#"{"gateways":["10.0.0.1","10.0.0.2"]}"#),

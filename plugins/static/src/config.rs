@@ -82,17 +82,27 @@ impl Coded for ConfigError {
 struct Shape {
     ipam: Option<IpamShape>,
     #[serde(rename = "runtimeConfig")]
-    runtime: IpsShape,
+    runtime: RuntimeShape,
     args: ArgsShape,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename = "main.IPAMConfig", default)]
 struct IpamShape {
-    addresses: Vec<AddressShape>,
-    routes: Vec<Route>,
+    #[serde(rename = "type")]
+    _plugin: String,
+    addresses: AddressList,
+    routes: RouteList,
     dns: Dns,
 }
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "[]main.Address")]
+struct AddressList(Vec<AddressShape>);
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "[]*types.Route")]
+struct RouteList(Vec<Route>);
 
 #[derive(Default, Deserialize)]
 #[serde(rename = "main.Address", default)]
@@ -105,6 +115,12 @@ struct AddressShape {
 #[serde(rename = "struct { A *main.IPAMArgs \"json:\\\"cni\\\"\" }", default)]
 struct ArgsShape {
     cni: IpsShape,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "struct { IPs []string \"json:\\\"ips,omitempty\\\"\" }", default)]
+struct RuntimeShape {
+    ips: Vec<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -133,10 +149,10 @@ impl Config {
         let addresses = match (from_runtime.is_empty(), from_conf.is_empty()) {
             (false, _) => from_runtime,
             (true, false) => from_conf,
-            (true, true) => configured(&ipam.addresses)?.into_iter().chain(from_args).collect(),
+            (true, true) => configured(&ipam.addresses.0)?.into_iter().chain(from_args).collect(),
         };
         check_version(version, &addresses)?;
-        Ok(Self { addresses, routes: ipam.routes, dns: ipam.dns })
+        Ok(Self { addresses, routes: ipam.routes.0, dns: ipam.dns })
     }
 }
 

@@ -7,7 +7,7 @@ mod config;
 use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
-use cnibox_spec::{CniResult, Code, IpConfig, PrevResultError};
+use cnibox_spec::{CniResult, Code, DecodeError, IpConfig, PrevResultError};
 use cnibox_sys::{Coded, Failure, Sys, Verb};
 use thiserror::Error;
 
@@ -16,9 +16,11 @@ pub use config::{Config, ConfigError};
 /// The plugin.
 pub struct Static;
 
-/// What CHECK finds wrong.
+/// What CHECK finds wrong, first of all with the configuration.
 #[derive(Debug, Error)]
 enum Drift {
+    #[error("failed to load netconf: {0}")]
+    Decode(#[source] DecodeError),
     #[error("Required prevResult missing")]
     NoPrevResult,
     #[error("could not parse prevResult: {0}")]
@@ -30,6 +32,7 @@ enum Drift {
 impl Coded for Drift {
     fn code(&self) -> Code {
         match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
             Self::NoPrevResult | Self::PrevResult(_) => Code::INVALID_CONFIG,
             Self::Gateway { .. } => Code::INTERNAL,
         }
@@ -42,7 +45,12 @@ impl Plugin for Static {
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
         match input.verb {
-            Verb::Add | Verb::Check => Ok(Config::new(input, &input.args())?),
+            Verb::Add => Ok(Config::new(input, &input.args())?),
+            Verb::Check => {
+                let config = Config::new(input, &input.args())?;
+                input.check_common().map_err(Drift::Decode)?;
+                Ok(config)
+            }
             // The addresses may be the runtime's, of which STATUS hears nothing.
             Verb::Status => Ok(Config::new(input, "")?),
             Verb::Del | Verb::Gc => Ok(Config::default()),

@@ -42,6 +42,8 @@ enum ConfigError {
     Args(#[from] ArgsError),
     #[error("invalid args {0} for MAC addr: address {0}: invalid MAC address")]
     Mac(String),
+    #[error("invalid MTU {0}")]
+    Mtu(i64),
 }
 
 impl Coded for ConfigError {
@@ -49,7 +51,7 @@ impl Coded for ConfigError {
         match self {
             Self::Decode(_) => Code::DECODING_FAILURE,
             Self::Args(_) => Code::INVALID_ENVIRONMENT,
-            Self::Mac(_) => Code::INVALID_CONFIG,
+            Self::Mac(_) | Self::Mtu(_) => Code::INVALID_CONFIG,
         }
     }
 }
@@ -72,7 +74,14 @@ struct Shape {
     dns: DnsShape,
     #[serde(rename = "runtimeConfig")]
     runtime: MacShape,
+    #[serde(rename = "args")]
+    _args: NoArgs,
 }
+
+/// Only what it is not is an error.
+#[derive(Default, Deserialize)]
+#[serde(rename = "struct {}")]
+struct NoArgs {}
 
 impl Config {
     /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else.
@@ -85,7 +94,10 @@ impl Config {
                 Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
             },
             multi_queue: shape.multi_queue,
-            mtu: u32::try_from(shape.mtu).ok().filter(|mtu| *mtu > 0),
+            mtu: match u32::try_from(shape.mtu) {
+                Err(_) if input.verb == Verb::Add => return Err(ConfigError::Mtu(shape.mtu).into()),
+                mtu => mtu.ok().filter(|mtu| *mtu > 0),
+            },
             owner: shape.owner,
             group: shape.group,
             selinux_context: given(shape.selinux_context),

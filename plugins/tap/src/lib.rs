@@ -18,6 +18,7 @@ pub struct Tap;
 
 impl Plugin for Tap {
     const NAME: &'static str = "tap";
+    const REMEMBERED: bool = true;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -64,7 +65,7 @@ impl Plugin for Tap {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.require_net_admin()?;
+        sys.require_tun()?;
         sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
     }
 

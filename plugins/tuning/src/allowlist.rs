@@ -15,7 +15,7 @@ use crate::sysctls::Sysctls;
 #[derive(Debug, Error)]
 pub(crate) enum AllowlistError {
     /// The list is there but cannot be read.
-    #[error("open {}: {}", path.display(), io_text(source))]
+    #[error("{} {}: {}", action(source), path.display(), io_text(source))]
     Unreadable { path: PathBuf, source: std::io::Error },
     /// A line is no regular expression.
     #[error("error parsing regexp: `{line}`: {source}")]
@@ -26,6 +26,11 @@ pub(crate) enum AllowlistError {
 }
 
 impl Coded for AllowlistError {}
+
+/// A directory can be opened.
+fn action(error: &std::io::Error) -> &'static str {
+    if error.kind() == std::io::ErrorKind::IsADirectory { "read" } else { "open" }
+}
 
 /// Checks names against the host's list, if it has one.
 ///

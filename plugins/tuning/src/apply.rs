@@ -32,18 +32,27 @@ pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> 
         sysctls.push((SysctlName::new(key, args.ifname.as_str())?, value.as_str()));
     }
     sys.open_pod(&args.netns)?;
-    Txn::run(sys, |tx| {
-        for (name, value) in &sysctls {
-            write(tx, name, value)?;
-        }
-        if config.link.is_empty() { Ok(()) } else { tune(tx, request) }
-    })?;
-    if !config.link.is_empty() {
-        let mut memo = memo(&conf.network, args.container.as_str(), args.ifname.as_str());
-        memo.notes = config.data_dir.to_str().map(str::to_owned).into_iter().collect();
-        Memory::of(MEMORY).note(&memo);
+    let change = |sys: &mut Sys<'_>| {
+        Txn::run(sys, |tx| {
+            for (name, value) in &sysctls {
+                write(tx, name, value)?;
+            }
+            if config.link.is_empty() { Ok(()) } else { tune(tx, request) }
+        })
+    };
+    if config.link.is_empty() {
+        return change(sys);
     }
-    Ok(())
+    let mut memo = memo(&conf.network, args.container.as_str(), args.ifname.as_str());
+    memo.notes = config.data_dir.to_str().map(str::to_owned).into_iter().collect();
+    let memory = Memory::of(MEMORY);
+    let earlier = memory.recall(&memo);
+    // Before there is a file that GC could miss.
+    memory.note(&memo);
+    change(sys).inspect_err(|_| match &earlier {
+        Some(earlier) => memory.note(earlier),
+        None => memory.forget(&memo),
+    })
 }
 
 fn write(tx: &mut Txn<'_, '_>, name: &SysctlName, value: &str) -> Result<(), Failure> {

@@ -123,12 +123,17 @@ impl BackupFile {
     /// # Errors
     /// [`BackupError::Directory`], [`BackupError::Save`]. No file is left then, or the older one.
     pub(crate) fn write(&self, backup: &Backup) -> Result<(), BackupError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.dir)
-            .map_err(|source| BackupError::Directory(self.dir.clone(), source))?;
+        // The reference's mode: only for who may override it. What is there and no directory cannot hold a file.
+        match DirBuilder::new().recursive(true).mode(0o600).create(&self.dir) {
+            Err(source) if source.kind() == io::ErrorKind::NotFound => {
+                return Err(BackupError::Directory(self.dir.clone(), source));
+            }
+            _ => {}
+        }
         let save = || {
+            if !fs::metadata(&self.dir)?.is_dir() {
+                return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
+            }
             let mut file = tempfile::Builder::new().prefix(".backup").tempfile_in(&self.dir)?;
             file.write_all(&backup.to_json())?;
             file.persist(&self.path).map_err(|error| error.error)
@@ -158,10 +163,13 @@ impl BackupFile {
     /// [`BackupError::Remove`].
     pub(crate) fn remove_if_present(&self) -> Result<(), BackupError> {
         match fs::remove_file(&self.path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(BackupError::Remove(self.path.clone(), source))
+            Ok(()) => Ok(()),
+            Err(source)
+                if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
+                Ok(())
             }
-            _ => Ok(()),
+            Err(source) => Err(BackupError::Remove(self.path.clone(), source)),
         }
     }
 }

@@ -56,6 +56,9 @@ pub enum ConfigError {
     /// A value of the wrong type.
     #[error("failed to load netconf: {0}")]
     Decode(#[from] DecodeError),
+    /// Sysctls of the wrong type.
+    #[error("{0}")]
+    DecodeSysctls(#[source] DecodeError),
     /// A sysctl is there twice.
     #[error("duplicated sysctl keys are not allowed")]
     Duplicate,
@@ -82,7 +85,7 @@ pub enum ConfigError {
 impl Coded for ConfigError {
     fn code(&self) -> Code {
         match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::Decode(_) | Self::DecodeSysctls(_) => Code::DECODING_FAILURE,
             Self::Args(_) => Code::INVALID_ENVIRONMENT,
             Self::Duplicate
             | Self::Mac(_)
@@ -136,6 +139,17 @@ struct CniArgsShape {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename = "sysctlCheck", default)]
+struct SysctlCheck {
+    #[serde(rename = "sysctl")]
+    _sysctl: SysctlKeys,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "map[main.sysctlKey]string")]
+struct SysctlKeys(#[expect(dead_code, reason = "only its type matters")] Sysctls);
+
+#[derive(Default, Deserialize)]
 #[serde(rename = "TuningConf", default)]
 struct DirShape {
     #[serde(rename = "dataDir")]
@@ -148,24 +162,23 @@ impl Config {
     /// # Errors
     /// [`ConfigError`].
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
-        let json = &input.conf.json;
         match input.verb {
+            // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
             Verb::Del | Verb::Gc => {
-                Ok(Self { data_dir: data_dir(decode::<DirShape>(json)?.data_dir), ..Self::default() })
+                let shape: DirShape = decode(&input.conf.json)?;
+                Ok(Self { data_dir: data_dir(shape.data_dir), ..Self::default() })
             }
-            Verb::Status => Self::parse(json, ""),
+            Verb::Status => Self::parse(input.decode()?, ""),
             Verb::Add | Verb::Check => {
-                let config = Self::parse(json, &input.args())?;
+                check_sysctls(&input.conf.json)?;
+                let config = Self::parse(input.decode()?, &input.args())?;
                 let prev_result = input.conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
                 Ok(Self { prev_result: Some(prev_result), ..config })
             }
         }
     }
 
-    fn parse(json: &Json, args: &str) -> Result<Self, ConfigError> {
-        if has_duplicates(json) {
-            return Err(ConfigError::Duplicate);
-        }
+    fn parse(shape: Shape, args: &str) -> Result<Self, ConfigError> {
         let Shape {
             data_dir: dir,
             sysctl: mut sysctls,
@@ -176,7 +189,7 @@ impl Config {
             allmulti,
             runtime,
             args: from_conf,
-        } = decode(json)?;
+        } = shape;
         let strongest = from_conf.cni;
         sysctls.merge(strongest.sysctl);
         let mac = [runtime.mac, mac_of_args(args)?].into_iter().find(|mac| !mac.is_empty()).unwrap_or(mac);
@@ -190,6 +203,12 @@ impl Config {
         };
         Ok(Self { data_dir: data_dir(dir), sysctls, link, mac_text, prev_result: None })
     }
+}
+
+/// A reading of its own, ahead of all others.
+fn check_sysctls(json: &Json) -> Result<(), ConfigError> {
+    decode::<SysctlCheck>(json).map_err(ConfigError::DecodeSysctls)?;
+    if has_duplicates(json) { Err(ConfigError::Duplicate) } else { Ok(()) }
 }
 
 fn data_dir(configured: String) -> PathBuf {
@@ -230,7 +249,8 @@ mod tests {
     use super::*;
 
     fn load(text: &str, args: &str) -> Result<Config, String> {
-        Config::parse(&Json::parse(text.as_bytes()).unwrap(), args).map_err(|error| error.to_string())
+        let shape = decode(&Json::parse(text.as_bytes()).unwrap()).map_err(ConfigError::Decode);
+        shape.and_then(|shape| Config::parse(shape, args)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -272,8 +292,14 @@ mod tests {
 
     #[test]
     fn duplicates_and_wrong_types_are_errors() {
-        let twice = r#"{"sysctl":{"net.a":"1","net.b":"2","net.a":"3"}}"#;
-        assert_eq!(load(twice, "").unwrap_err(), "duplicated sysctl keys are not allowed");
+        let checked =
+            |text: &str| check_sysctls(&Json::parse(text.as_bytes()).unwrap()).map_err(|e| e.to_string());
+        let twice = checked(r#"{"sysctl":{"net.a":"1","net.b":"2","net.a":"3"}}"#);
+        assert_eq!(twice.unwrap_err(), "duplicated sysctl keys are not allowed");
+        assert_eq!(
+            checked(r#"{"sysctl":"x"}"#).unwrap_err(),
+            "json: cannot unmarshal string into Go struct field sysctlCheck.sysctl of type map[main.sysctlKey]string"
+        );
         assert_eq!(
             load(r#"{"sysctl":{"net.a":1}}"#, "").unwrap_err(),
             "failed to load netconf: json: cannot unmarshal number into Go struct field TuningConf.sysctl of type string"

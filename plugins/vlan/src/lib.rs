@@ -8,7 +8,7 @@ mod config;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netlink::{Link, LinkData, ParentSpec};
 use cnibox_spec::{CniResult, Code};
-use cnibox_sys::{CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn, Verb};
+use cnibox_sys::{CheckWording, Coded, Expected, Failure, Place, PodLinkError, PodPlan, Sys, Txn, Verb};
 use thiserror::Error;
 
 pub use config::Config;
@@ -18,6 +18,7 @@ pub struct Vlan;
 
 impl Plugin for Vlan {
     const NAME: &'static str = "vlan";
+    const REMEMBERED: bool = true;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -67,7 +68,8 @@ impl Plugin for Vlan {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.require_net_admin()?;
+        sys.require_kind("vlan")?;
+        sys.require_parent(request.config.place, Some(&request.config.master))?;
         sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))
     }
 
@@ -77,7 +79,11 @@ impl Plugin for Vlan {
 }
 
 /// This plugin alone puts words in front of what its IPAM plugin says, and so loses the code.
+/// An answer without addresses is no failure of the delegate.
 fn delegate_failed(failure: Failure) -> Failure {
+    if failure.to_string() == PodLinkError::NoAddresses.to_string() {
+        return failure;
+    }
     Failure::new(Code::INTERNAL, format!("failed to execute IPAM delegate: {failure}"))
 }
 

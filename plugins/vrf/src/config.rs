@@ -2,7 +2,7 @@
 //! The configuration.
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, DecodeError, Json, PrevResultError, decode};
+use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError};
 use cnibox_sys::{Coded, Verb};
 use serde::Deserialize;
 use thiserror::Error;
@@ -24,11 +24,6 @@ pub enum ConfigError {
     /// A value of the wrong type.
     #[error("failed to load netconf: {0}")]
     Decode(#[from] DecodeError),
-    /// Not a routing table.
-    #[error(
-        "failed to load netconf: json: cannot unmarshal number {0} into Go struct field VRFNetConf.table of type uint32"
-    )]
-    Table(u64),
     /// The VRF has no name.
     #[error("configuration is expected to have a valid vrf name")]
     NoName,
@@ -43,7 +38,7 @@ pub enum ConfigError {
 impl Coded for ConfigError {
     fn code(&self) -> Code {
         match self {
-            Self::Decode(_) | Self::Table(_) => Code::DECODING_FAILURE,
+            Self::Decode(_) => Code::DECODING_FAILURE,
             Self::NoName | Self::NoPrevResult | Self::PrevResult(_) => Code::INVALID_CONFIG,
         }
     }
@@ -53,7 +48,7 @@ impl Coded for ConfigError {
 #[serde(rename = "VRFNetConf", default)]
 struct Shape {
     vrfname: String,
-    table: u64,
+    table: u32,
 }
 
 impl Config {
@@ -62,30 +57,36 @@ impl Config {
     /// # Errors
     /// [`ConfigError`].
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
+        let shape: Shape = input.decode()?;
+        if input.verb == Verb::Gc {
+            return Ok(Self::default());
+        }
+        let config = Self::parse(shape)?;
         let prev_result = match input.verb {
             Verb::Add | Verb::Check => input.conf.prev_result()?,
-            Verb::Del | Verb::Status => None,
-            Verb::Gc => return Ok(Self::default()),
+            Verb::Del | Verb::Status | Verb::Gc => None,
         };
-        Ok(Self { prev_result, ..Self::parse(&input.conf.json)? })
+        Ok(Self { prev_result, ..config })
     }
 
-    fn parse(json: &Json) -> Result<Self, ConfigError> {
-        let Shape { vrfname: name, table } = decode(json)?;
+    fn parse(shape: Shape) -> Result<Self, ConfigError> {
+        let Shape { vrfname: name, table } = shape;
         if name.is_empty() {
             return Err(ConfigError::NoName);
         }
-        let table = u32::try_from(table).map_err(|_| ConfigError::Table(table))?;
         Ok(Self { name, table: (table != 0).then_some(table), prev_result: None })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cnibox_spec::{Json, decode};
+
     use super::*;
 
     fn load(text: &str) -> Result<Config, String> {
-        Config::parse(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())
+        let shape = decode(&Json::parse(text.as_bytes()).unwrap()).map_err(ConfigError::Decode);
+        shape.and_then(Config::parse).map_err(|error| error.to_string())
     }
 
     #[test]

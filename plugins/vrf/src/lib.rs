@@ -82,7 +82,7 @@ impl Plugin for Vrf {
     }
 
     fn status(_: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.require_net_admin()
+        sys.require_kind("vrf")
     }
 
     /// Nothing outlives the container's namespace.

@@ -2,11 +2,14 @@
 //! One blocking NETLINK_NETFILTER socket. It belongs to the network namespace in which it was opened.
 
 use std::io;
+use std::ops::ControlFlow;
+use std::time::Instant;
 
 use netlink_bindings::utils::find_attr;
 use netlink_sys::Socket as RawSocket;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
+use super::limbo;
 use crate::error::{Error, Result};
 
 /// Above what a netlink dump puts into one datagram.
@@ -36,6 +39,16 @@ pub(crate) struct Socket {
     raw: RawSocket,
     next_seq: u32,
     buffer: Vec<u8>,
+    /// When something was last deleted in the namespace, as far as is known.
+    deleted: Option<Instant>,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.deleted.is_some_and(|moment| moment.elapsed() < limbo::GRACE) {
+            limbo::leave(&self.raw);
+        }
+    }
 }
 
 impl Socket {
@@ -44,7 +57,13 @@ impl Socket {
         let raw = RawSocket::new(NETLINK_NETFILTER).map_err(failed)?;
         raw.set_ext_ack(true).map_err(failed)?;
         raw.set_cap_ack(true).map_err(failed)?;
-        Ok(Self { raw, next_seq: 1, buffer: Vec::with_capacity(RECEIVE_SIZE) })
+        Ok(Self { raw, next_seq: 1, buffer: Vec::with_capacity(RECEIVE_SIZE), deleted: None })
+    }
+
+    /// To be called when this or another socket of the process deletes rules or chains: spares the process the wait for
+    /// their memory to be freed when it closes the socket.
+    pub(crate) fn note_deletion(&mut self) {
+        self.deleted = Some(Instant::now());
     }
 
     /// Reserves `count` sequence numbers.
@@ -62,6 +81,21 @@ impl Socket {
         state: &mut S,
         restart: fn(&mut S),
         mut answer: impl FnMut(&mut S, Message<'_>),
+    ) -> Result<std::result::Result<(), Refusal>> {
+        self.ask_until(request, state, restart, |state, message| {
+            answer(state, message);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// As [`Socket::ask`], but done as soon as `answer` breaks. The socket is of no use afterwards if it did: the rest of
+    /// the answer is still to come.
+    pub(crate) fn ask_until<S>(
+        &mut self,
+        request: &[u8],
+        state: &mut S,
+        restart: fn(&mut S),
+        mut answer: impl FnMut(&mut S, Message<'_>) -> ControlFlow<()>,
     ) -> Result<std::result::Result<(), Refusal>> {
         for _ in 0..DUMP_ATTEMPTS {
             restart(state);
@@ -127,7 +161,7 @@ impl Socket {
         &mut self,
         seq: u32,
         state: &mut S,
-        answer: &mut impl FnMut(&mut S, Message<'_>),
+        answer: &mut impl FnMut(&mut S, Message<'_>) -> ControlFlow<()>,
     ) -> Result<End> {
         let mut interrupted = false;
         loop {
@@ -137,7 +171,8 @@ impl Socket {
                 match i32::from(message.kind) {
                     libc::NLMSG_ERROR | libc::NLMSG_DONE => return Ok(End::of(&message, interrupted)),
                     libc::NLMSG_NOOP => {}
-                    _ => answer(state, message),
+                    _ if answer(state, message).is_break() => return Ok(End::Complete),
+                    _ => {}
                 }
             }
         }

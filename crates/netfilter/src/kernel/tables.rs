@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads chains and rules, one chain at a time, and commits transactions.
 
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+
 use netlink_bindings::utils::find_attr;
 
 use super::message::{self, ChainName, NEW_CHAIN, NEW_GEN, NEW_RULE};
@@ -20,18 +23,23 @@ pub(crate) struct ChainFacts {
 
 /// A rule as it was read.
 #[derive(Debug, Clone)]
-pub(crate) struct RawRule {
+pub(crate) struct RawRule<'a> {
     pub(crate) handle: u64,
-    pub(crate) exprs: Vec<u8>,
-    pub(crate) userdata: Vec<u8>,
+    pub(crate) exprs: Cow<'a, [u8]>,
+    pub(crate) userdata: Cow<'a, [u8]>,
 }
 
-impl RawRule {
-    fn parse(body: &[u8]) -> Option<Self> {
+impl<'a> RawRule<'a> {
+    fn parse(body: &'a [u8]) -> Option<Self> {
         let attrs = body.get(NFGENMSG..)?;
         let handle = u64::from_be_bytes(*find_attr(attrs, 3)?.first_chunk()?);
-        let bytes = |kind| find_attr(attrs, kind).unwrap_or_default().to_vec();
+        let bytes = |kind| Cow::Borrowed(find_attr(attrs, kind).unwrap_or_default());
         Some(Self { handle, exprs: bytes(4), userdata: bytes(7) })
+    }
+
+    fn into_owned(self) -> RawRule<'static> {
+        let [exprs, userdata] = [self.exprs, self.userdata].map(|bytes| Cow::Owned(bytes.into_owned()));
+        RawRule { handle: self.handle, exprs, userdata }
     }
 
     pub(crate) fn comment(&self) -> Option<&str> {
@@ -97,12 +105,12 @@ impl Socket {
     }
 
     /// The rules of a chain in order; none if it does not exist.
-    pub(crate) fn rules(&mut self, name: ChainName<'_>) -> Result<Vec<RawRule>> {
+    pub(crate) fn rules(&mut self, name: ChainName<'_>) -> Result<Vec<RawRule<'static>>> {
         let request = message::dump_rules(self.sequence(1), name);
         let mut rules = Vec::new();
         let outcome = self.ask(&request, &mut rules, Vec::clear, |rules, message| {
             if message.kind == NEW_RULE {
-                rules.extend(RawRule::parse(message.body));
+                rules.extend(RawRule::parse(message.body).map(RawRule::into_owned));
             }
         })?;
         match outcome {
@@ -110,6 +118,30 @@ impl Socket {
             Err(refusal) if refusal.errno == libc::ENOENT => Ok(Vec::new()),
             Err(refusal) => Err(refusal.into_error(format!("list rules of {}", name.describe()))),
         }
+    }
+}
+
+/// Goes over the rules of a chain in order until `visit` breaks; over none if it does not exist. After an interruption it
+/// starts again. On a socket of its own, since a listing cannot be given up but by closing its socket.
+pub(crate) fn scan(
+    name: ChainName<'_>,
+    mut visit: impl FnMut(&RawRule<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    let mut socket = Socket::open()?;
+    let request = message::dump_rules(socket.sequence(1), name);
+    let outcome = socket.ask_until(
+        &request,
+        &mut (),
+        |()| {},
+        |(), message| match RawRule::parse(message.body).filter(|_| message.kind == NEW_RULE) {
+            Some(rule) => visit(&rule),
+            None => ControlFlow::Continue(()),
+        },
+    )?;
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(refusal) if refusal.errno == libc::ENOENT => Ok(()),
+        Err(refusal) => Err(refusal.into_error(format!("list rules of {}", name.describe()))),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::xt::{self, Canon};
 #[derive(Debug, Clone)]
 pub(crate) enum Listed {
     /// As nf_tables has it.
-    Raw { rule: RawRule, family: Family },
+    Raw { rule: RawRule<'static>, family: Family },
     /// As `iptables -S` prints it, without `-A chain`, split into words.
     Words(Vec<String>),
 }
@@ -44,12 +44,7 @@ impl Listed {
     /// The rule in the iptables dialect, if nothing in it is unknown.
     fn canon(&self) -> Option<Canon> {
         match self {
-            Self::Raw { rule, family } => {
-                let mut canon = xt::decode(expr::decode(&rule.exprs), xt_family(*family)?)?;
-                // iptables before 1.8.5 and ebtables keep comments as user data
-                canon.extensions.extend(rule.comment().map(|text| xt::Extension::Comment(text.to_owned())));
-                Some(canon)
-            }
+            Self::Raw { rule, family } => canon(rule, *family),
             Self::Words(words) => Canon::of(&xt::rule_from_listing(words)?),
         }
     }
@@ -117,16 +112,21 @@ impl Wanted {
     /// another tool version's encoding.
     pub(crate) fn is(&self, listed: &Listed) -> bool {
         match listed {
-            Listed::Raw { rule, .. } => match self.compare(rule) {
-                Comparison::Same => true,
-                Comparison::Different => false,
-                Comparison::OtherShape => self.canon.is_some() && listed.canon() == self.canon,
-            },
+            Listed::Raw { rule, family } => self.is_raw(rule, *family),
             Listed::Words(_) => self.canon.is_some() && listed.canon() == self.canon,
         }
     }
 
-    fn compare(&self, rule: &RawRule) -> Comparison {
+    /// As [`Wanted::is`].
+    pub(crate) fn is_raw(&self, rule: &RawRule<'_>, family: Family) -> bool {
+        match self.compare(rule) {
+            Comparison::Same => true,
+            Comparison::Different => false,
+            Comparison::OtherShape => self.canon.is_some() && canon(rule, family) == self.canon,
+        }
+    }
+
+    fn compare(&self, rule: &RawRule<'_>) -> Comparison {
         let Some(exprs) = &self.exprs else { return Comparison::Different };
         let mut listed = expr::decode(&rule.exprs).filter(|expr| !expr.is_counter());
         for wanted in exprs {
@@ -148,6 +148,13 @@ enum Comparison {
     Same,
     Different,
     OtherShape,
+}
+
+fn canon(rule: &RawRule<'_>, family: Family) -> Option<Canon> {
+    let mut canon = xt::decode(expr::decode(&rule.exprs), xt_family(family)?)?;
+    // iptables before 1.8.5 and ebtables keep comments as user data
+    canon.extensions.extend(rule.comment().map(|text| xt::Extension::Comment(text.to_owned())));
+    Some(canon)
 }
 
 fn xt_family(family: Family) -> Option<xt::Family> {

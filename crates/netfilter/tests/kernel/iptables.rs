@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The iptables dialect against the installed iptables-nft.
 
+use std::slice::from_ref;
+
 use cnibox_netfilter::xt::{Match, Rule, Table, Target};
 use cnibox_netfilter::{Batch, Choice, Engine, Family, Owner, Position, TableRef};
 
@@ -132,7 +134,9 @@ fn finds_and_deletes_rules_of_the_tool() {
         let mut engine = engine();
         let (mut ensure, mut delete) = (Batch::new(), Batch::new());
         for case in cases::all() {
-            assert!(engine.rule_exists(case.family, case.table, case.chain, &case.rule).unwrap());
+            assert!(
+                engine.missing(case.family, case.table, case.chain, from_ref(&case.rule)).unwrap().is_empty()
+            );
             let table = TableRef::Xt(case.family, case.table);
             let listed = engine.rules(&table, case.chain).unwrap();
             let decoded = |info: &cnibox_netfilter::RuleInfo| {
@@ -216,7 +220,9 @@ fn chain_life(mut engine: Engine) {
     engine.apply(&add).unwrap();
     assert_eq!(engine.rules(&nat(), "OWN").unwrap().len(), 1);
     assert_eq!(engine.references(&nat(), "OWN").unwrap(), Some(2));
-    assert!(engine.rule_exists(Family::Ipv4, Table::Nat, "POSTROUTING", &jump_rule("second")).unwrap());
+    assert!(
+        engine.missing(Family::Ipv4, Table::Nat, "POSTROUTING", &[jump_rule("second")]).unwrap().is_empty()
+    );
 
     let mut only_chain = Batch::new();
     only_chain.xt(Family::Ipv4, Table::Nat).delete_chain("OWN");
@@ -264,7 +270,7 @@ fn restore_writes_the_same_rules() {
         assert_eq!(saved, FAMILIES.map(|(family, _)| save(family)));
         for case in cases::all() {
             assert!(
-                exec.rule_exists(case.family, case.table, case.chain, &case.rule).unwrap(),
+                exec.missing(case.family, case.table, case.chain, from_ref(&case.rule)).unwrap().is_empty(),
                 "{:?}",
                 case.rule
             );
@@ -295,7 +301,7 @@ fn words_of_the_user_go_through_the_tool() {
             listed,
             "-N OWN\n-A OWN -s 10.0.0.0/8 -m limit --limit 5/min -j RETURN\n-A OWN -m comment --comment plain -j DROP\n"
         );
-        assert!(engine().rule_exists(Family::Ipv4, Table::Filter, "OWN", &rule).unwrap());
+        assert!(engine().missing(Family::Ipv4, Table::Filter, "OWN", from_ref(&rule)).unwrap().is_empty());
         let mut delete = Batch::new();
         delete.xt(Family::Ipv4, Table::Filter).delete_rule("OWN", rule);
         engine().apply(&delete).unwrap();

@@ -12,4 +12,5 @@ mod common;
 mod conntrack;
 mod dump;
 mod iptables;
+mod limbo;
 mod nftables;

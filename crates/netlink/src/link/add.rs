@@ -183,6 +183,23 @@ impl Rtnl {
         self.link_add(of_kind(InfoKind::Ifb, name).mtu(mtu).txqueuelen(0).up().build())
     }
 
+    /// Whether the kernel has links of this kind, or a module for them. Asks for one without a transmit queue, which is
+    /// refused (`rtnl_create_link`) by whoever knows the kind.
+    ///
+    /// # Errors
+    /// What else the kernel says.
+    pub fn link_kind_is_known(&mut self, kind: &str) -> Result<bool, Error> {
+        let link = LinkMessageBuilder::<LinkUnspec>::new_with_info_kind(InfoKind::Other(kind.to_owned()))
+            .append_extra_attribute(LinkAttribute::NumTxQueues(0));
+        match self.link_add(link.build()) {
+            Err(error) if error.is_unsupported() => Ok(false),
+            Err(error) if error.is_invalid() => Ok(true),
+            Err(error) => Err(error),
+            // No kernel makes such a link; one that does knows the kind.
+            Ok(()) => Ok(true),
+        }
+    }
+
     fn link_add(&mut self, message: LinkMessage) -> Result<(), Error> {
         self.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
     }

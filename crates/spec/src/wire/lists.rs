@@ -44,7 +44,7 @@ struct IpConfigIn {
 
 /// A route object, in results and in IPAM configurations alike.
 #[derive(Deserialize)]
-#[serde(rename = "route")]
+#[serde(rename = "types.route")]
 pub(crate) struct RouteIn {
     dst: Cidr,
     #[serde(default)]

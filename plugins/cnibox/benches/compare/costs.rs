@@ -53,13 +53,10 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Section>> {
 fn count(dir: &Path, chain: &Chain, ports: usize) -> Result<Vec<(String, u64)>> {
     traced(dir, chain, Pod::new(0, ports)?, &[])?;
     let mut counts = Vec::new();
-    let execve = ["strace", "-f", "-qq", "-A", "-e", "trace=execve", "-e", "signal=none"];
-    for (verb, log) in traced(dir, chain, Pod::new(1, ports)?, &execve)? {
-        let started: Vec<_> = log.lines().filter(|line| line.ends_with(" = 0")).collect();
-        let plugin = |line: &&&str| line.contains(&format!("execve(\"{}/", chain.bin.display()));
-        counts.push((format!("{verb}: processes"), started.len() as u64));
-        let others = started.len() - started.iter().filter(plugin).count();
-        counts.push((format!("{verb}: other processes"), others as u64));
+    for (verb, log) in traced(dir, chain, Pod::new(1, ports)?, EXECVE)? {
+        let started = started(&log, chain);
+        counts.push((format!("{verb}: processes"), started.0));
+        counts.push((format!("{verb}: other processes"), started.1));
     }
     for (verb, log) in traced(dir, chain, Pod::new(2, ports)?, &["strace", "-f", "-c", "-qq", "-A"])? {
         counts.push((format!("{verb}: system calls"), totals(&log)));
@@ -70,6 +67,20 @@ fn count(dir: &Path, chain: &Chain, ports: usize) -> Result<Vec<(String, u64)>> 
         counts.push((format!("{verb}: peak memory, KiB"), peak));
     }
     Ok(counts)
+}
+
+/// How many programs that are no plugins each verb starts.
+pub(crate) fn programs(dir: &Path, chain: &Chain, pod: Pod) -> Result<Vec<(&'static str, u64)>> {
+    let logs = traced(dir, chain, pod, EXECVE)?;
+    Ok(logs.into_iter().map(|(verb, log)| (verb, started(&log, chain).1)).collect())
+}
+
+/// All programs in a log of `execve`, and those that are no plugins.
+fn started(log: &str, chain: &Chain) -> (u64, u64) {
+    let all: Vec<_> = log.lines().filter(|line| line.ends_with(" = 0")).collect();
+    let plugin = |line: &&&str| line.contains(&format!("execve(\"{}/", chain.bin.display()));
+    let plugins = all.iter().filter(plugin).count();
+    (all.len() as u64, (all.len() - plugins) as u64)
 }
 
 /// Runs every verb behind a tracer that appends to a file, and answers with what it wrote for each.
@@ -148,4 +159,5 @@ fn ratio(ours: u64, go: u64) -> String {
     if ours == 0 { String::new() } else { times(go as f64 / ours as f64) }
 }
 
+const EXECVE: &[&str] = &["strace", "-f", "-qq", "-A", "-e", "trace=execve", "-e", "signal=none"];
 const HEADLINES: &[&str] = &["other processes", "system calls", "peak memory"];

@@ -12,6 +12,7 @@ mod grown;
 mod host;
 mod machine;
 mod options;
+mod plugins;
 mod pool;
 mod report;
 mod samples;
@@ -64,5 +65,6 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("dual-stack", grown::dual_stack),
     ("crowd", crowd::run),
     ("host-local", pool::run),
+    ("plugins", plugins::run),
     ("costs", costs::run),
 ];

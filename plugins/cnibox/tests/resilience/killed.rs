@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::fixture::{Answer, Side, Target, World, on_each, wait};
-use crate::networks;
+use crate::networks::{self, Network};
 use crate::report::{Random, Tally, rounds, sides};
 
 /// Runs the chain until `moment`; kills the plugin that is running then. Whether there was one.
@@ -55,13 +55,20 @@ fn round(
 ) -> (bool, String) {
     let result = if verb == "DEL" { world.add(target).expect("ADD to be deleted") } else { Value::Null };
     let killed = killed_at(world, verb, target, &result, moment);
+    let in_container = !world.network.has_host_end();
+    if by_gc && in_container {
+        // What is in the container goes with it.
+        world.bury(target);
+    }
     let cleaned = if by_gc { collect(world) } else { world.del(target, &result) };
     if let Err(answer) = cleaned {
         // As a runtime would: once more.
         let again = world.del(target, &result);
         return (killed, format!("cleaning failed: {answer:?}, then {again:?}\n"));
     }
-    (killed, world.left(before, target))
+    let left =
+        if by_gc && in_container { world.left_but_devices(before) } else { world.left(before, target) };
+    (killed, left)
 }
 
 /// GC with the neighbour as the only living attachment.
@@ -72,14 +79,10 @@ fn collect(world: &World<'_>) -> Result<(), Answer> {
 #[test]
 fn a_killed_call_is_cleaned_by_the_next_del_or_gc() {
     for side in sides() {
-        let (mut tally, mut kills) = (Tally::default(), 0);
+        let mut tally = Tally::default();
         let networks = networks::all();
-        let each = rounds(72, 504).div_ceil(networks.len() * 2);
-        on_each(networks, side, |number, world| {
-            for verb in ["ADD", "DEL"] {
-                kills += kill_each_time(world, verb, (each, Random::new(7 + number as u64)), &mut tally);
-            }
-        });
+        let each = rounds(72, 552).div_ceil(networks.len() * 2);
+        let kills = kill_everywhere(networks, side, each, &mut tally);
         assert!(
             kills > tally.runs / 2,
             "only {kills} of {} calls still ran when they were killed",
@@ -87,6 +90,17 @@ fn a_killed_call_is_cleaned_by_the_next_del_or_gc() {
         );
         tally.close("kill -9 at a random moment of ADD or DEL, then DEL or GC", side);
     }
+}
+
+/// So many rounds of each verb on each network; how many calls were really killed.
+pub(crate) fn kill_everywhere(networks: Vec<Network>, side: Side, each: usize, tally: &mut Tally) -> usize {
+    let mut kills = 0;
+    on_each(networks, side, |number, world| {
+        for verb in ["ADD", "DEL"] {
+            kills += kill_each_time(world, verb, (each, Random::new(7 + number as u64)), tally);
+        }
+    });
+    kills
 }
 
 /// So many rounds of one verb on one network; how many calls were really killed.
@@ -107,7 +121,7 @@ fn kill_each_time(
         let by_gc = verb == "ADD" && turn % 3 == 2 && world.side == Side::Ours;
         let (killed, mut problem) = round(world, verb, &target, (&before, moment, by_gc));
         if problem.is_empty() && turn % 4 == 0 {
-            problem = world.next_works(&before, &target);
+            problem = world.next_works(&before, &Target::of(&world.net.container()));
         }
         kills += usize::from(killed);
         tally.count(
@@ -118,7 +132,7 @@ fn kill_each_time(
             // The next round is measured against what this one left, not against the beginning.
             before = world.host();
         }
-        world.net.run("ip", &["netns", "del", &target.id]);
+        world.bury(&target);
     }
     kills
 }

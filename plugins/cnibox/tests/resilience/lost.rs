@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DEL, GC and STATUS whatever has happened in between: what they were told before is gone or different.
 
-use std::path::Path;
-
 use cnibox_testkit::sandbox;
 use serde_json::{Value, json};
 
-use crate::fixture::{Answer, Call, Side, Target, World, on_each};
+use crate::fixture::{Side, Target, World, on_each, supported};
 use crate::networks::{self, Network};
 use crate::report::{Tally, sides};
 
@@ -75,10 +73,15 @@ fn suffer(world: &World<'_>, target: &Target, result: &Value, loss: Loss) -> (Ne
             prev = Value::Null;
         }
         Loss::NoRuntimeConfig => network.ports = Value::Null,
-        Loss::OtherSubnet => network.plugins[0]["ipam"]["ranges"] = json!([[{"subnet": "10.99.0.0/24"}]]),
+        Loss::OtherSubnet => {
+            let ipam = &mut network.interface()["ipam"];
+            ipam["ranges"] = json!([[{"subnet": "10.99.0.0/24"}]]);
+            ipam["addresses"] = json!([{"address": "10.99.0.9/24"}]);
+        }
         Loss::OtherBackend => {
             let other = |now: &Value| if now == "nftables" { "iptables" } else { "nftables" };
-            network.plugins[0]["ipMasqBackend"] = json!(other(&network.plugins[0]["ipMasqBackend"]));
+            let main = network.interface();
+            main["ipMasqBackend"] = json!(other(&main["ipMasqBackend"]));
             for plugin in network.plugins.iter_mut().filter(|plugin| plugin["type"] == "portmap") {
                 plugin["backend"] = json!(other(&plugin["backend"]));
             }
@@ -89,8 +92,8 @@ fn suffer(world: &World<'_>, target: &Target, result: &Value, loss: Loss) -> (Ne
                 plugin.as_object_mut().expect("a plugin").remove("capabilities");
             }
         }
-        Loss::NoMasquerade => network.plugins[0]["ipMasq"] = json!(false),
-        Loss::NoSpoofCheck => network.plugins[0]["macspoofchk"] = json!(false),
+        Loss::NoMasquerade => network.interface()["ipMasq"] = json!(false),
+        Loss::NoSpoofCheck => network.interface()["macspoofchk"] = json!(false),
         Loss::NoInterface => in_pod(&["ip", "link", "del", "eth0"]),
         Loss::AddressFlushed => in_pod(&["ip", "address", "flush", "dev", "eth0"]),
         Loss::NoMemory => drop(std::fs::remove_dir_all("/run/cnibox")),
@@ -125,10 +128,16 @@ fn lose(world: &World<'_>, before: &str, loss: Loss) -> String {
     } else {
         original.clone()
     };
-    problem.push_str(&world.left(before, &inside));
-    if Path::new(&original.netns).exists() {
-        world.net.run("ip", &["netns", "del", &original.id]);
+    let deleted = matches!(loss, Loss::NetnsDeleted | Loss::NoPrevResultNorNetns);
+    if world.network.has_host_end() || !(deleted || loss == Loss::NetnsEmpty) {
+        problem.push_str(&world.left(before, &inside));
+        world.bury(&original);
+        return problem;
     }
+    // All of the interface is in the namespace, which the runtime deletes.
+    world.net.run("sh", &["-c", &format!("ip netns del {} 2>/dev/null; true", original.id)]);
+    problem.push_str(&world.left_but_devices(before));
+    world.bury(&original);
     problem
 }
 
@@ -136,19 +145,42 @@ fn lose(world: &World<'_>, before: &str, loss: Loss) -> String {
 fn del_cleans_whatever_happened() {
     for side in sides() {
         let mut tally = Tally::default();
-        on_each(networks::all(), side, |_, world| {
-            // What makes no difference: the Go plugins remember nothing, and a network without addresses has no subnet.
-            let fits = |loss: &&Loss| {
-                let remembers = **loss != Loss::NoMemory || side != Side::Go;
-                let addressed = **loss != Loss::OtherSubnet || world.network.label != "l2";
-                remembers && addressed
-            };
-            for loss in LOSSES.iter().filter(fits) {
-                let problem = lose(world, &without_memory(&world.host(), *loss), *loss);
-                tally.count(&format!("{loss:?} on {}", world.network.label), &problem);
-            }
-        });
+        lose_everything(networks::all(), side, &mut tally);
         tally.close("state or configuration lost between ADD and DEL", side);
+    }
+}
+
+/// Every loss that makes a difference, on each of the networks.
+pub(crate) fn lose_everything(networks: Vec<Network>, side: Side, tally: &mut Tally) {
+    on_each(networks, side, |_, world| {
+        for loss in LOSSES.iter().filter(|loss| makes_a_difference(world, **loss)) {
+            let problem = lose(world, &without_memory(&world.host(), *loss), *loss);
+            tally.count(&format!("{loss:?} on {}", world.network.label), &problem);
+        }
+    });
+}
+
+fn makes_a_difference(world: &World<'_>, loss: Loss) -> bool {
+    let network = &world.network;
+    let main = &network.plugins[network.main()];
+    match loss {
+        // The Go plugins remember nothing.
+        Loss::NoMemory => world.side == Side::Ours,
+        Loss::OtherSubnet => main["ipam"].is_object(),
+        Loss::NoRuntimeConfig | Loss::NoPorts => !network.ports.is_null(),
+        Loss::OtherBackend | Loss::NoMasquerade => main["ipMasq"] == true,
+        Loss::NoSpoofCheck => main["macspoofchk"] == true,
+        Loss::IptablesEmptied => main["ipMasq"] == true || !network.ports.is_null(),
+        // Otherwise nobody but the process can reach the interface.
+        Loss::NetnsHeldOpen => network.has_host_end(),
+        Loss::AddressFlushed => main["ipam"].is_object(),
+        Loss::Nothing
+        | Loss::NetnsDeleted
+        | Loss::NetnsEmpty
+        | Loss::NoPrevResult
+        | Loss::NoPrevResultNorNetns => true,
+        // A device of the host is nobody's to delete.
+        Loss::NoInterface => network.host != networks::DEVICES,
     }
 }
 
@@ -164,7 +196,8 @@ fn without_memory(before: &str, loss: Loss) -> String {
 fn del_of_one_attachment_keeps_the_other_of_the_same_container() {
     for side in sides() {
         let mut tally = Tally::default();
-        let networks = [networks::v4(), networks::dual(), networks::native()];
+        let networks =
+            [networks::v4(), networks::dual(), networks::native(), networks::stacked(), networks::tap()];
         let plain = |network: Network| Network { ports: Value::Null, ..network };
         on_each(networks.map(plain).to_vec(), side, |_, world| {
             tally.count(world.network.label, &two_attachments(world));
@@ -179,7 +212,7 @@ fn two_attachments(world: &World<'_>) -> String {
     let second = Target { ifname: "net1".to_owned(), ..first.clone() };
     // Both default routes cannot be the container's.
     let mut plain = world.network.clone();
-    plain.plugins[0]["ipam"]["routes"] = json!([]);
+    plain.interface()["ipam"]["routes"] = json!([]);
     let world = world.with(plain);
     let one = world.add(&first).expect("ADD of the first");
     let alone = world.host();
@@ -188,7 +221,10 @@ fn two_attachments(world: &World<'_>) -> String {
     if let Err(answer) = world.del(&second, &two) {
         problem.push_str(&format!("DEL of the second: {answer:?}\n"));
     }
-    problem.push_str(&world.left(&alone, &second));
+    problem.push_str(&world.left_on_host(&alone));
+    if world.net.run("ip", &["netns", "exec", &second.id, "ip", "link"]).contains("net1") {
+        problem.push_str("net1 is still there\n");
+    }
     if let Err(answer) = world.check(&first, &one) {
         problem.push_str(&format!("CHECK of the first: {answer:?}\n"));
     }
@@ -221,14 +257,22 @@ fn populate(world: &World<'_>) -> Crowd {
 /// Half of the dead lost their namespaces, too, as after a crash of the runtime.
 fn bury(world: &World<'_>, crowd: &Crowd) {
     if let Some(first) = crowd.dead.first() {
-        world.net.run("ip", &["netns", "del", &first.id]);
+        world.bury(first);
     }
 }
 
 #[test]
 fn gc_removes_the_dead_and_nothing_else() {
-    for network in networks::all() {
+    collect_everywhere(networks::all());
+}
+
+/// GC with and without a list, with an empty one, and with some living ones, on each of the networks.
+pub(crate) fn collect_everywhere(networks: Vec<Network>) {
+    for network in networks {
         sandbox(|net| {
+            if !supported(net, &network) {
+                return;
+            }
             let other = World::new(net, networks::v4_elsewhere(), Side::Ours);
             let world = World::new(net, network.clone(), Side::Ours);
             let before = world.host();
@@ -259,7 +303,14 @@ fn gc_removes_the_dead_and_nothing_else() {
                 );
             }
             world.gc(Some(&[&world.neighbour])).unwrap_or_else(|answer| panic!("GC: {answer:?}"));
-            let left = world.left(&before, &crowd.dead[1]);
+            let left = if world.network.has_host_end() {
+                world.left(&before, &crowd.dead[1])
+            } else {
+                // What is in the containers goes with them.
+                let all = crowd.dead.iter().chain(crowd.live.iter().map(|(target, _)| target));
+                all.for_each(|target| world.bury(target));
+                world.left_but_devices(&before)
+            };
             assert!(left.is_empty(), "GC left on {}:\n{left}", network.label);
 
             // An empty list: nobody of this network lives, whereas the other network does.
@@ -289,7 +340,8 @@ fn gc_takes_what_the_go_plugins_left_as_far_as_it_says_whose_it_is() {
     }
     sandbox(|net| {
         let world = World::new(net, networks::v4(), Side::Ours);
-        let made_by_go = World { side: Side::Go, ..world.with(world.network.clone()) };
+        let mut made_by_go = world.with(world.network.clone());
+        made_by_go.side = Side::Go;
         let before = world.host();
         let (dead, live) = (Target::of(&net.container()), Target::of(&net.container()));
         made_by_go.add(&dead).expect("ADD by Go");
@@ -312,48 +364,31 @@ fn gc_takes_what_the_go_plugins_left_as_far_as_it_says_whose_it_is() {
     });
 }
 
-fn status(world: &World<'_>, under: &[&str]) -> Vec<Answer> {
-    let calls = (0..world.network.plugins.len()).map(|index| Call {
-        side: Side::Ours,
-        plugin: world.network.kind(index).to_owned(),
-        env: Vec::new(),
-        stdin: world.network.conf(index, &Value::Null).to_string(),
-        under: under.iter().map(|word| (*word).to_owned()).collect(),
-    });
-    calls.map(|call| call.env("CNI_COMMAND", "STATUS").run()).collect()
-}
-
 #[test]
-fn status_says_when_add_cannot_work() {
-    sandbox(|net| {
-        let mut network = networks::v4();
-        network.plugins[0]["ipam"]["ranges"] = json!([[{"subnet": "10.61.0.0/29"}]]);
-        let world = World::new(net, network, Side::Ours);
-        for answer in status(&world, &[]) {
-            assert!(answer.ok(), "{answer:?}");
+fn del_reports_every_failure_and_does_the_rest() {
+    let networks =
+        vec![networks::v4(), networks::native(), networks::routed(), networks::stacked(), networks::lent()];
+    on_each(networks, Side::Ours, |_, world| {
+        let before = world.host();
+        let target = Target::of(&world.net.container());
+        let result = world.add(&target).expect("ADD");
+        let main = world.network.main();
+        for later in (main + 1..world.network.plugins.len()).rev() {
+            assert!(world.call(later, "DEL", &target, &result).run().ok());
         }
-        for answer in status(&world, &["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"])
-        {
-            assert_eq!(answer.json()["code"], 50, "{answer:?}");
-        }
-        let mut plain = world.with(world.network.clone());
-        plain.network.ports = Value::Null;
-        let mut pods = Vec::new();
-        loop {
-            let pod = Target::of(&net.container());
-            match plain.add(&pod) {
-                Ok(result) => pods.push((pod, result)),
-                Err(answer) => {
-                    assert!(answer.stdout.contains("no IP addresses available"), "{answer:?}");
-                    break;
-                }
-            }
-        }
-        assert_eq!(pods.len(), 4, "addresses of a /29 without gateway and neighbour");
-        let answer = &status(&world, &[])[0];
-        assert_eq!(answer.json()["code"], 50, "{answer:?}");
-        let (pod, result) = &pods[0];
-        plain.del(pod, result).expect("DEL");
-        assert!(status(&world, &[])[0].ok());
+        // Neither the namespace nor the IPAM plugin can be reached.
+        std::fs::write("/run/testkit/no-netns", "").expect("write a file");
+        let lost = Target { netns: "/run/testkit/no-netns".to_owned(), ..target.clone() };
+        let answer = world.call(main, "DEL", &lost, &result).env("CNI_PATH", "/nowhere").run();
+        let told = |text: &str| answer.stdout.contains(text);
+        assert!(told("no-netns") && told("host-local"), "{}: {answer:?}", world.network.label);
+        // Everything else is gone.
+        let host = world.host();
+        let rest: Vec<_> =
+            host.lines().filter(|line| line.contains(&target.id) && !line.starts_with("/run/")).collect();
+        assert!(rest.is_empty(), "{}:\n{}", world.network.label, rest.join("\n"));
+        world.del(&target, &result).unwrap_or_else(|answer| panic!("DEL: {answer:?}"));
+        let left = world.left(&before, &target);
+        assert!(left.is_empty(), "{}:\n{left}", world.network.label);
     });
 }

@@ -47,6 +47,16 @@ impl Tally {
         }
     }
 
+    /// Ours must be spotless. Nothing may have been tried, where the kernel lacks everything.
+    ///
+    /// # Panics
+    /// When ours are not.
+    #[track_caller]
+    pub(crate) fn expect_spotless(&self, what: &str) {
+        let examples = self.examples.iter().take(3).cloned().collect::<Vec<_>>().join("\n");
+        assert!(self.bad == 0, "{what}: {} of {} runs went wrong:\n{examples}", self.bad, self.runs);
+    }
+
     /// Writes the table's row. Ours must be spotless.
     ///
     /// # Panics

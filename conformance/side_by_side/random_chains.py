@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random chains beside the Go plugins: what nobody thought of writing down as a scenario.
+
+A seed gives the same chains again; a scenario's name is its seed, so that one
+can be run alone: scripts/conformance random --seed 17 --count 1.
+"""
+import concurrent.futures
+import random
+
+from . import lane
+from .compare import records
+from .scenarios import VERSIONS, scenario
+
+COUNT = 60
+UPLINK = "ip link add up9 type veth peer name far9 && for l in up9 far9; do ip link set $l up addrgenmode none || exit; done"
+
+KUBE = "for i in iptables ip6tables; do $i -t nat -N KUBE-MARK-MASQ && $i -t nat -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000 || exit; done"
+
+# Fields and values: half of the fields are given, and one value in twenty is wrong.
+YES_NO = ([True, False], ["yes"])
+MTU = ([1280, 1400, 1500], [-1, 20, "1400"])
+FIELDS = {
+    "bridge": {"bridge": (["br0", "br0", "br.7"], ["", "lo", "a" * 16]), "isGateway": YES_NO, "isDefaultGateway": YES_NO, "forceAddress": YES_NO, "ipMasq": YES_NO,
+               "ipMasqBackend": (["iptables", "nftables"], ["foo"]), "hairpinMode": YES_NO, "promiscMode": YES_NO, "mtu": MTU, "macspoofchk": YES_NO, "portIsolation": YES_NO,
+               "enabledad": ([True], [1]), "disableContainerInterface": ([False], [True]), "dns": ([{"nameservers": ["10.0.0.53"]}, {"domain": "d", "search": ["a"]}], [5])},
+    "ptp": {"ipMasq": YES_NO, "ipMasqBackend": (["iptables", "nftables"], ["foo"]), "mtu": MTU, "dns": ([{"nameservers": ["10.0.0.53"]}], ["x"])},
+    "macvlan": {"mode": (["bridge", "private", "vepa"], ["nope"]), "mtu": ([1280, 1500], [9000]), "bcqueuelen": ([500, 2000], [-1]), "mac": (["02:00:00:00:00:11"], ["zz"])},
+    "tap": {"mtu": ([1280, 1500], ["x"]), "owner": ([1000], ["root"]), "group": ([1000], [-1]), "multiQueue": YES_NO},
+    "host-device": {"dns": ([{"domain": "d"}], [5])},
+    "firewall": {"backend": (["iptables", ""], ["ipfw"]), "iptablesAdminChainName": (["ADMIN", "NOMAD-ADMIN"], ["a" * 40]), "ingressPolicy": (["open", "same-bridge", "isolated"], ["closed"])},
+    "portmap": {"snat": YES_NO, "masqAll": YES_NO, "backend": (["iptables", "nftables"], ["foo"]), "markMasqBit": ([5, 13], [77, "x"]), "externalSetMarkChain": (["KUBE-MARK-MASQ"], []),
+                "conditionsV4": ([["-d", "198.51.100.0/24"], ["!", "-s", "192.0.2.1"]], ["x"])},
+    "tuning": {"mtu": MTU, "mac": (["02:00:00:00:00:12"], ["zz"]), "promisc": YES_NO, "allmulti": YES_NO, "txQLen": ([0, 500], ["x"]),
+               "sysctl": ([{"net.core.somaxconn": "500"}, {"net.ipv4.conf.IFNAME.log_martians": "1"}], [{"kernel.hostname": "x"}])},
+    "bandwidth": {"ingressRate": ([8000000], [-1]), "ingressBurst": ([800000], ["x"]), "egressRate": ([1234567], [1.5]), "egressBurst": ([765432], [-1])},
+    "sbr": {"table": ([1234], ["x"])},
+}
+MAIN = ["bridge"] * 6 + ["ptp"] * 3 + ["macvlan", "tap", "host-device"]
+BEHIND = ["firewall", "portmap", "portmap", "tuning", "bandwidth", "sbr"]
+NEEDED = {"macvlan": {"master": "up9"}, "host-device": {"device": "up9"}}
+CAPABILITIES = {"portmap": "portMappings", "bandwidth": "bandwidth"}
+
+V4 = ["10.22.0.0/16", "10.23.1.0/24", "172.20.0.0/28"]
+V6 = ["fd00:22::/64", "fd00:23::/112"]
+ROUTES = [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}, {"dst": "192.0.2.0/24"}, {"dst": "198.18.0.0/15", "priority": 7}, {"dst": "2001:db8::/32"}]
+DAMAGE = [("c1", "ip link del eth0"), ("c1", "ip addr flush dev eth0"), ("c1", "ip route del default"), ("host", "iptables -t nat -F POSTROUTING"),
+          ("host", "iptables -t nat -F CNI-HOSTPORT-DNAT"), ("host", "rm -f /var/lib/cni/networks/net1/10.*"), ("host", "ip link set br0 down")]
+
+
+def generated(seed):
+    """The scenario of a seed."""
+    rnd = random.Random(seed)
+    main = rnd.choice(MAIN)
+    kinds = [main] + rnd.sample(BEHIND, rnd.choice([0, 1, 1, 2, 2, 3]))
+    plugins = [_plugin(rnd, kind) for kind in dict.fromkeys(kinds)]
+    for plugin in plugins:
+        if plugin["type"] == main and (main == "ptp" or rnd.random() < 0.92):
+            plugin["ipam"] = _ipam(rnd)
+    more = {"caps": {"portMappings": _ports(rnd), "bandwidth": {"ingressRate": 800000, "ingressBurst": 80000}}, "host": [UPLINK, KUBE]}
+    if plugins[0].get("isDefaultGateway") is True and "ipam" in plugins[0]:
+        # The reference adds the route twice, and fails.
+        plugins[0]["ipam"]["routes"] = [r for r in plugins[0]["ipam"]["routes"] if not r["dst"].endswith("/0")]
+    # CHECK of the reference fails on every network without IPAM.
+    checks = ["CHECK", "CHECK"] if "ipam" in plugins[0] else []
+    return scenario("random/%d" % seed, plugins, _steps(rnd, checks), version=rnd.choice(VERSIONS + ("1.0.0", "0.4.0")), better=[4, 5, 6, 7, 11], **more)
+
+
+def _plugin(rnd, kind):
+    out = dict({"type": kind}, **NEEDED.get(kind, {}))
+    for name, (right, wrong) in FIELDS[kind].items():
+        if rnd.random() < 0.4:
+            values = wrong if not right or wrong and rnd.random() < 0.05 else right
+            out[name] = rnd.choice(values)
+    capability = CAPABILITIES.get(kind)
+    if capability and rnd.random() < (0.9 if kind == "portmap" else 0.3):
+        out["capabilities"] = {capability: True}
+    return out
+
+
+def _ipam(rnd):
+    families = rnd.choice([[V4], [V4], [V6], [V4, V6], [V6, V4]])
+    subnets = [rnd.choice(f) for f in families]
+    routes = rnd.sample(ROUTES, rnd.choice([0, 1, 2, 3]))
+    if rnd.random() < 0.25:
+        hosts = ["%s9/%s" % (s.split("/")[0][:-1], s.split("/")[1]) for s in subnets]
+        return {"type": "static", "addresses": [{"address": h, "gateway": s.split("/")[0][:-1] + "1"} for h, s in zip(hosts, subnets)], "routes": routes}
+    if len(subnets) == 1 and rnd.random() < 0.5:
+        return {"type": "host-local", "subnet": subnets[0], "routes": routes}
+    ranges = [[{"subnet": s}] for s in subnets]
+    if rnd.random() < 0.2:
+        ranges[0][0]["gateway"] = subnets[0].split("/")[0][:-1] + rnd.choice(["1", "5"])
+    return {"type": "host-local", "ranges": ranges, "routes": routes}
+
+
+def _ports(rnd):
+    out = []
+    for _ in range(rnd.choice([0, 1, 2, 3])):
+        port = {"hostPort": rnd.choice([8080, 8443, 9000, 0]), "containerPort": rnd.choice([80, 443]), "protocol": rnd.choice(["tcp", "udp", "sctp", "TCP"])}
+        if rnd.random() < 0.3:
+            port["hostIP"] = rnd.choice(["127.0.0.1", "198.51.100.1", "::1", "0.0.0.0", "x"])
+        out.append(port)
+    return out
+
+
+def _steps(rnd, checks):
+    steps = ["ADD c1"]
+    for _ in range(rnd.randint(1, 6)):
+        container = rnd.choice(["c1", "c1", "c2"])
+        if rnd.random() < 0.15:
+            where, command = rnd.choice(DAMAGE)
+            steps.append({"sh": command, "in": where, "may_fail": True})
+        steps.append("%s %s" % (rnd.choice(["ADD", "DEL"] + checks), container))
+    return steps + [check + " c1" for check in checks[:1]] + ["DEL c1", "DEL c2", "DEL c1"]
+
+
+def differences(one, ours, reference):
+    """What OURS does differently from REFERENCE, up to what the first ADD that fails answers: the host is not the same
+    behind it, since ours is undone."""
+    mine, other = (lane.played(one, {"a": directory}) for directory in (ours, reference))
+    end = next((n for n, pair in enumerate(zip(mine, other)) if all(map(_failed_add, pair))), None)
+    if end is not None:
+        mine, other = ([dict(step) for step in steps[:end + 1]] for steps in (mine, other))
+        for steps in (mine, other):
+            steps[end].pop("state", None)
+    return records(mine, other, one)
+
+
+def _failed_add(step):
+    return step["step"].startswith("ADD") and any(call["exit"] for call in step.get("calls", []))
+
+
+def run(bindir, reference, known, only=(), seed=1, count=COUNT):
+    """The lane; returns (table, list of shortfalls)."""
+    scenarios = [generated(s) for s in range(seed, seed + count)]
+    scenarios = [s for s in scenarios if not only or any(o in s["name"] for o in only)]
+    tally, problems = lane.Tally("Random chains beside the Go plugins, seeds %d to %d" % (seed, seed + count - 1)), []
+    with concurrent.futures.ThreadPoolExecutor(lane.PARALLEL) as pool:
+        jobs = [(s, pool.submit(differences, s, bindir, reference)) for s in scenarios]
+        for one, job in jobs:
+            problems += tally.judge(one, job, known)
+    return tally.table(), problems
