@@ -9,6 +9,6 @@ mod plugin;
 mod protocol;
 mod request;
 
-pub use plugin::{AddArgs, CheckArgs, DelArgs, GcArgs, Plugin, Request};
+pub use plugin::{AddArgs, CheckArgs, Command, DelArgs, GcArgs, Plugin, Request};
 pub use protocol::{BUILD_VERSION, run};
 pub use request::{Input, NetConf};

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a plugin is, as the protocol sees it.
 
+use std::ffi::OsString;
+
 use cnibox_spec::{Attachment, CniResult, CniVersion, ContainerId, IfName, NetnsPath};
-use cnibox_sys::{Failure, Sys};
+use cnibox_sys::{Exit, Failure, Sys};
 
 use crate::{Input, NetConf};
+
+/// Something a plugin's executable does besides the protocol: its name, as in `dhcp daemon`, and its entry point, which
+/// gets the arguments behind the name.
+pub type Command = (&'static str, fn(&[OsString]) -> Exit);
 
 /// A CNI plugin. A verb gets a checked configuration and the system, and answers; it neither prints nor exits.
 pub trait Plugin {
@@ -14,6 +20,8 @@ pub trait Plugin {
     const VERSIONS: &'static [CniVersion] = CniVersion::ALL;
     /// Whether its ADD makes the container's interface and leaves it to the harness to remember that it has begun.
     const REMEMBERED: bool = false;
+    /// What it does besides the protocol.
+    const COMMANDS: &'static [Command] = &[];
     /// Its configuration, checked.
     type Config;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The parts of a network configuration that every interface plugin has, as they are on the wire.
 
-use cnibox_spec::Dns;
+use cnibox_spec::{Dns, Json};
 use serde::Deserialize;
 
 /// `ipam`, as far as the plugin that calls it cares.
@@ -10,6 +10,9 @@ use serde::Deserialize;
 pub struct IpamShape {
     #[serde(rename = "type")]
     plugin: String,
+    /// An option of our `dhcp`: the names of the lease are wanted. Other plugins may mean anything by it.
+    #[serde(rename = "useDNS")]
+    use_dns: Json,
 }
 
 impl IpamShape {
@@ -17,6 +20,14 @@ impl IpamShape {
     #[must_use]
     pub fn into_plugin(self) -> Option<String> {
         Some(self.plugin).filter(|plugin| !plugin.is_empty())
+    }
+
+    /// What takes the place of the IPAM plugin's DNS in plugins that always replace it: the network's own, and nothing
+    /// where it has none. `None` leaves it as it is, which only those get who ask for it.
+    #[must_use]
+    pub fn dns_instead(&self, configured: DnsShape) -> Option<Dns> {
+        let configured = configured.into_dns();
+        if self.use_dns == Json::Bool(true) { configured } else { Some(configured.unwrap_or_default()) }
     }
 }
 

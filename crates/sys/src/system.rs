@@ -70,6 +70,12 @@ impl<'h> Sys<'h> {
         self.env
     }
 
+    /// The configuration as the plugin was given it.
+    #[must_use]
+    pub fn stdin(&self) -> &[u8] {
+        self.stdin
+    }
+
     /// Tells people something that is no error. Nobody hears it when stderr is closed.
     pub fn warn(&mut self, note: impl Display) {
         let _ = writeln!(self.stderr, "{note}");

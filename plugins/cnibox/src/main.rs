@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
-use cnibox_harness::{BUILD_VERSION, Plugin, run};
+use cnibox_harness::{BUILD_VERSION, Command, Plugin, run};
 use cnibox_spec::{Code, ErrorObject, print_error};
 use cnibox_sys::{Entry, Env, Host, Registry, sweep};
 
@@ -22,12 +22,16 @@ use operator::Console;
 macro_rules! plugins {
     ($($plugin:ty),* $(,)?) => {
         static PLUGINS: &[(&str, Entry)] = &[$((<$plugin as Plugin>::NAME, run::<$plugin>)),*];
+        /// What plugins do besides the protocol, by plugin.
+        static COMMANDS: &[(&str, &[Command])] =
+            &[$((<$plugin as Plugin>::NAME, <$plugin as Plugin>::COMMANDS)),*];
     };
 }
 
 plugins! {
     cnibox_bandwidth::Bandwidth,
     cnibox_bridge::Bridge,
+    cnibox_dhcp::Dhcp,
     cnibox_dummy::Dummy,
     cnibox_firewall::Firewall,
     cnibox_host_device::HostDevice,
@@ -51,10 +55,25 @@ fn main() -> ExitCode {
     let registry = Registry(PLUGINS);
     let own_name = args.first().and_then(|path| Path::new(path).file_name());
     let first = args.get(1).map(OsString::as_os_str);
-    match [own_name, first].into_iter().flatten().find_map(|name| plugin_named(registry, name)) {
-        Some(entry) => serve(registry, entry),
-        None => operate(args.get(1..).unwrap_or_default()),
+    let names = [(own_name, 1), (first, 2)].into_iter().filter_map(|(name, next)| Some((name?, next)));
+    let named = |(name, next)| Some((name, next, plugin_named(registry, name)?));
+    let Some((name, next, entry)) = names.into_iter().find_map(named) else {
+        return operate(args.get(1..).unwrap_or_default());
+    };
+    match args
+        .get(next..)
+        .and_then(<[_]>::split_first)
+        .and_then(|(word, rest)| Some((command(name, word)?, rest)))
+    {
+        Some((command, rest)) => ExitCode::from(command(rest)),
+        None => serve(registry, entry),
     }
+}
+
+/// The command of the plugin called `name`.
+fn command(name: &OsStr, word: &OsStr) -> Option<fn(&[OsString]) -> u8> {
+    let (_, commands) = COMMANDS.iter().find(|(plugin, _)| *plugin == name)?;
+    commands.iter().find(|(known, _)| *known == word).map(|(_, run)| *run)
 }
 
 /// The plugin of exactly this name, also in the form that BuildKit looks for.
@@ -123,6 +142,14 @@ mod tests {
         let folders: Vec<_> =
             folders.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names(), folders.into_iter().filter(|name| *name != "cnibox").collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn only_plugins_that_say_so_have_commands() {
+        assert!(command(OsStr::new("dhcp"), OsStr::new("daemon")).is_some());
+        for (name, word) in [("dhcp", "deamon"), ("dhcp", ""), ("bridge", "daemon"), ("cnibox", "daemon")] {
+            assert!(command(OsStr::new(name), OsStr::new(word)).is_none(), "{name} {word}");
+        }
     }
 
     #[test]

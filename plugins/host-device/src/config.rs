@@ -120,7 +120,8 @@ impl Config {
         if used && device.is_none() {
             return Err(ConfigError::NoDevice.into());
         }
-        Ok(Self { device, dpdk, ipam: shape.ipam.into_plugin(), dns: shape.dns.into_dns() })
+        let dns = shape.ipam.dns_instead(shape.dns);
+        Ok(Self { device, dpdk, ipam: shape.ipam.into_plugin(), dns })
     }
 }
 

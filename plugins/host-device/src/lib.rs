@@ -8,7 +8,7 @@ mod config;
 mod find;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
-use cnibox_spec::{CniResult, Dns, IfName, Interface, NetnsPath};
+use cnibox_spec::{CniResult, IfName, Interface, NetnsPath};
 use cnibox_sys::{CheckWording, Expected, Failure, PodPlan, Sys, Txn, Verb, ensure_printable};
 
 pub use config::Config;
@@ -26,7 +26,7 @@ impl Plugin for HostDevice {
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        let (Request { conf, config, args }, empty) = (request, Dns::default());
+        let Request { conf, config, args } = request;
         sys.open_pod_named(&args.netns)?;
         let link = match &config.device {
             Some(device) if !config.dpdk => Some(find::link(sys, device)?),
@@ -36,7 +36,7 @@ impl Plugin for HostDevice {
             netns: &args.netns,
             ifname: &args.ifname,
             // Without addresses the reference reports nothing but the interface.
-            dns: config.ipam.as_ref().map(|_| config.dns.as_ref().unwrap_or(&empty)),
+            dns: config.ipam.as_ref().and(config.dns.as_ref()),
             announce: &[],
             version: conf.version,
         };

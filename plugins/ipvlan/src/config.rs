@@ -74,6 +74,7 @@ impl Config {
             Verb::Add => input.conf.prev_result().map_err(ConfigError::PrevResult)?,
             Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
         };
+        let dns = shape.ipam.dns_instead(shape.dns);
         let ipam = shape.ipam.into_plugin();
         let mut master = Some(shape.master).filter(|master| !master.is_empty());
         if let (None, Some(result)) = (&master, &earlier) {
@@ -86,7 +87,7 @@ impl Config {
             mtu: shape.mtu,
             chained: earlier.filter(|result| ipam.is_none() && !result.ips.is_empty()),
             ipam,
-            dns: shape.dns.into_dns(),
+            dns,
         })
     }
 

@@ -8,7 +8,7 @@ mod config;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netlink::{IpVlanFlag, IpVlanMode, Link, LinkData, ParentSpec};
-use cnibox_spec::{CniResult, Dns};
+use cnibox_spec::CniResult;
 use cnibox_sys::{ANNOUNCE_ALL, CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn, Verb};
 use thiserror::Error;
 
@@ -27,7 +27,7 @@ impl Plugin for Ipvlan {
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        let (Request { conf, config, args }, empty) = (request, Dns::default());
+        let Request { conf, config, args } = request;
         sys.open_pod_named(&args.netns)?;
         let parent = sys.parent(config.place, config.master.as_deref())?;
         let spec = ParentSpec {
@@ -40,7 +40,7 @@ impl Plugin for Ipvlan {
         let plan = PodPlan {
             netns: &args.netns,
             ifname: &args.ifname,
-            dns: Some(config.dns.as_ref().unwrap_or(&empty)),
+            dns: config.dns.as_ref(),
             announce: ANNOUNCE_ALL,
             version: conf.version,
         };

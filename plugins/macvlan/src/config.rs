@@ -90,8 +90,8 @@ impl Config {
             mode,
             mtu: shape.mtu,
             bcqueuelen: Some(shape.bcqueuelen).filter(|length| *length != 0),
+            dns: shape.ipam.dns_instead(shape.dns),
             ipam: shape.ipam.into_plugin(),
-            dns: shape.dns.into_dns(),
         })
     }
 }

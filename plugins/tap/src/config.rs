@@ -103,8 +103,8 @@ impl Config {
             selinux_context: given(shape.selinux_context),
             labelled: shape.labelled,
             bridge: given(shape.bridge),
+            dns: shape.ipam.dns_instead(shape.dns),
             ipam: shape.ipam.into_plugin(),
-            dns: shape.dns.into_dns(),
         })
     }
 }

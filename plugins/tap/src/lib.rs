@@ -8,7 +8,7 @@ mod config;
 mod create;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
-use cnibox_spec::{CniResult, Dns};
+use cnibox_spec::CniResult;
 use cnibox_sys::{ANNOUNCE_ARP, CheckWording, Expected, Failure, PodPlan, Sys, Txn, Verb};
 
 pub use config::Config;
@@ -26,12 +26,12 @@ impl Plugin for Tap {
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        let (Request { conf, config, args }, empty) = (request, Dns::default());
+        let Request { conf, config, args } = request;
         sys.open_pod_named(&args.netns)?;
         let plan = PodPlan {
             netns: &args.netns,
             ifname: &args.ifname,
-            dns: Some(config.dns.as_ref().unwrap_or(&empty)),
+            dns: config.dns.as_ref(),
             announce: ANNOUNCE_ARP,
             version: conf.version,
         };

@@ -75,8 +75,8 @@ impl Config {
             place: if shape.in_container { Place::Pod } else { Place::Host },
             id,
             mtu: shape.mtu,
+            dns: shape.ipam.dns_instead(shape.dns),
             ipam: shape.ipam.into_plugin(),
-            dns: shape.dns.into_dns(),
         })
     }
 

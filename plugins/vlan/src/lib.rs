@@ -7,7 +7,7 @@ mod config;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netlink::{Link, LinkData, ParentSpec};
-use cnibox_spec::{CniResult, Code, Dns};
+use cnibox_spec::{CniResult, Code};
 use cnibox_sys::{CheckWording, Coded, Expected, Failure, Place, PodLinkError, PodPlan, Sys, Txn, Verb};
 use thiserror::Error;
 
@@ -26,7 +26,7 @@ impl Plugin for Vlan {
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        let (Request { conf, config, args }, empty) = (request, Dns::default());
+        let Request { conf, config, args } = request;
         sys.open_pod_named(&args.netns)?;
         let (parent, mtu) = sys.parent_and_mtu(config.place, Some(&config.master), config.mtu)?;
         let parent_nsid = sys.parent_nsid(config.place)?;
@@ -35,7 +35,7 @@ impl Plugin for Vlan {
         let plan = PodPlan {
             netns: &args.netns,
             ifname: &args.ifname,
-            dns: Some(config.dns.as_ref().unwrap_or(&empty)),
+            dns: config.dns.as_ref(),
             announce: &[],
             version: conf.version,
         };

@@ -6,6 +6,7 @@
 
 mod errors;
 mod host_device;
+mod lan;
 mod over_parent;
 mod ptp;
 mod standalone;

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can be done for a lease without a daemon: give it back.
+
+use std::path::Path;
+
+use cnibox_netns::NetNs;
+
+use crate::exchange::release;
+use crate::message::Client;
+use crate::state::{Record, Store};
+
+/// Gives the lease of an attachment back as far as it is remembered, and forgets it. A lease that cannot be given back
+/// ends by itself.
+///
+/// # Errors
+/// The memory of it could not be removed.
+pub(crate) fn release_remembered(store: &Store, name: &str) -> Result<(), crate::state::StateError> {
+    if let Some(record) = store.load(name) {
+        give_back(&record);
+    }
+    store.forget(name)
+}
+
+/// The same for every attachment of a network that `lives` does not know.
+///
+/// # Errors
+/// The first memory that could not be removed; all others were.
+pub(crate) fn collect_remembered(
+    store: &Store,
+    network: &str,
+    lives: impl Fn(&str, &str) -> bool,
+) -> Result<(), crate::state::StateError> {
+    let of_network = |record: &Record| record.attachment.network == network;
+    let dead = |record: &Record| !lives(&record.attachment.container, &record.attachment.ifname);
+    let mut outcome = Ok(());
+    for record in store.all().into_iter().filter(|record| of_network(record) && dead(record)) {
+        outcome = outcome.and(release_remembered(store, &record.attachment.name()));
+    }
+    outcome
+}
+
+fn give_back(record: &Record) {
+    let attachment = &record.attachment;
+    if record.lease.until_expiry().is_zero() || !attachment.is_at(Path::new(&attachment.netns)) {
+        return;
+    }
+    let client = Client::new(&attachment.name(), record.options.clone(), false);
+    let Ok(netns) = NetNs::open(&attachment.netns) else { return };
+    // A server that cannot be told gets the address back when the lease ends.
+    let _ = netns.run(|| release(&client, &attachment.ifname, &record.lease));
+}

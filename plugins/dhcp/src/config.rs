@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration, the same for the plugin and for the daemon, which gets the document from the plugin.
+
+use cnibox_harness::Input;
+use cnibox_spec::{Code, DecodeError, Json, decode};
+use cnibox_sys::Coded;
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A checked configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Where the daemon listens.
+    pub(crate) socket: String,
+    /// Options that are sent to the server, in order.
+    pub(crate) provide: Vec<Provide>,
+    /// Options that the server is asked for, in order.
+    pub(crate) request: Vec<RequestShape>,
+    /// Metric of the routes; 0 for none.
+    pub(crate) priority: i64,
+    /// Whether name servers and search list of the lease go into the result.
+    pub(crate) use_dns: bool,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A value of the wrong type. The plugin of the reference reads nothing but the path of the socket.
+    #[error("error obtaining socketPath: error parsing socket path conf: {0}")]
+    Decode(#[from] DecodeError),
+    /// There is no `ipam` object.
+    #[error("IPAM config missing 'ipam' key")]
+    NoIpam,
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decode(_) => Code::DECODING_FAILURE,
+            Self::NoIpam => Code::INVALID_CONFIG,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "NetConf", default)]
+struct Shape {
+    name: String,
+    ipam: Option<IpamShape>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename = "IPAMConfig", default)]
+struct IpamShape {
+    #[serde(rename = "type")]
+    _plugin: String,
+    #[serde(rename = "daemonSocketPath")]
+    socket: String,
+    provide: Vec<Provide>,
+    request: Vec<RequestShape>,
+    priority: i64,
+    #[serde(rename = "useDNS")]
+    use_dns: bool,
+}
+
+/// An entry of `provide`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename = "ProvideOption", default)]
+pub(crate) struct Provide {
+    pub(crate) option: OptionName,
+    pub(crate) value: String,
+    #[serde(rename = "fromArg")]
+    pub(crate) from_arg: String,
+}
+
+/// An entry of `request`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename = "RequestOption", default)]
+pub(crate) struct RequestShape {
+    #[serde(rename = "skipDefault")]
+    pub(crate) skip_default: bool,
+    pub(crate) option: OptionName,
+}
+
+/// An option's name or number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename = "main.DHCPOption")]
+pub(crate) struct OptionName(pub(crate) String);
+
+impl Config {
+    /// The plugin's.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
+        let shape: Shape = input.decode()?;
+        Self::checked(shape.ipam)
+    }
+
+    /// The daemon's, with the network's name.
+    ///
+    /// # Errors
+    /// What is wrong with it, in the daemon's words.
+    pub(crate) fn parse(json: &Json) -> Result<(String, Self), String> {
+        let failed = |error: &dyn std::fmt::Display| format!("error parsing netconf: {error}");
+        let shape: Shape = decode(json).map_err(|error| failed(&error))?;
+        Ok((shape.name, Self::checked(shape.ipam).map_err(|error| failed(&error))?))
+    }
+
+    fn checked(ipam: Option<IpamShape>) -> Result<Self, ConfigError> {
+        let IpamShape { _plugin, socket, provide, request, priority, use_dns } =
+            ipam.ok_or(ConfigError::NoIpam)?;
+        let socket = if socket.is_empty() { DEFAULT_SOCKET.to_owned() } else { socket };
+        Ok(Self { socket, provide, request, priority, use_dns })
+    }
+}
+
+/// Where the daemon listens if nothing else is said.
+pub(crate) const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<(String, Config), String> {
+        Config::parse(&Json::parse(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn everything_has_a_default() {
+        let (name, config) = parsed(r#"{"name":"n","ipam":{"type":"dhcp"}}"#).unwrap();
+        assert_eq!(name, "n");
+        assert_eq!(config, Config { socket: DEFAULT_SOCKET.into(), ..Config::default() });
+    }
+
+    #[test]
+    fn everything_can_be_set() {
+        let text = r#"{"name":"n","ipam":{"type":"dhcp","daemonSocketPath":"/s","priority":7,"useDNS":true,
+            "provide":[{"option":"12","value":"v","fromArg":"A"}],"request":[{"option":"26"},{"skipDefault":true}]}}"#;
+        let (_, config) = parsed(text).unwrap();
+        let name = |text: &str| OptionName(text.into());
+        let provide = Provide { option: name("12"), value: "v".into(), from_arg: "A".into() };
+        let asked = |option: &str, skip_default| RequestShape { skip_default, option: name(option) };
+        let want = Config {
+            socket: "/s".into(),
+            provide: vec![provide],
+            request: vec![asked("26", false), asked("", true)],
+            priority: 7,
+            use_dns: true,
+        };
+        assert_eq!(config, want);
+    }
+
+    #[test]
+    fn a_network_without_ipam_is_an_error_and_no_crash() {
+        let error = parsed(r#"{"name":"n"}"#).unwrap_err();
+        assert_eq!(error, "error parsing netconf: IPAM config missing 'ipam' key");
+        let error = parsed(r#"{"name":"n","ipam":{"provide":[{"option":12}]}}"#).unwrap_err();
+        let want = "error parsing netconf: json: cannot unmarshal number into Go struct field \
+                    ProvideOption.ipam.provide.option of type main.DHCPOption";
+        assert_eq!(error, want);
+    }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The life of one lease: acquired, renewed, bound anew, and at last given back or expired (reference: `lease.go`).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cnibox_netlink::Rtnl;
+use cnibox_netns::NetNs;
+
+use super::entry::Entry;
+use super::log::log;
+use super::retry::{Attempt, RetryError, Schedule, retry};
+use crate::exchange::{self, Conversation, ExchangeError, Patience};
+use crate::lease::Lease;
+use crate::message::Client;
+use crate::state::{Attachment, Store};
+use crate::waker::Woken;
+
+/// Keeps the lease of one attachment, on a thread of its own.
+pub(super) struct Keeper {
+    pub(super) name: String,
+    pub(super) client: Client,
+    /// The container's namespace, as the daemon finds it.
+    pub(super) netns: PathBuf,
+    pub(super) attachment: Attachment,
+    pub(super) schedule: Schedule,
+    pub(super) store: Store,
+    pub(super) entry: Arc<Entry>,
+}
+
+impl Keeper {
+    /// Keeps the lease until it ends, `held` if that is there already; returns why it ended.
+    pub(super) fn run(&self, held: Option<Lease>) -> String {
+        let begun = match held {
+            None => self.begin(),
+            Some(lease) => self.resume(lease),
+        };
+        match begun {
+            Ok(lease) => {
+                self.maintain(lease);
+                LEASE_ENDED.to_owned()
+            }
+            Err(error) => {
+                log(format_args!("{}: {error}", self.name));
+                self.forget();
+                error.to_string()
+            }
+        }
+    }
+
+    fn begin(&self) -> Result<Lease, RetryError> {
+        log(format_args!("{}: acquiring lease", self.name));
+        self.set_up()?;
+        let lease = self.acquire(None, self.within(self.schedule.resend_timeout))?;
+        if let Err(error) = lease.network() {
+            self.release(&lease);
+            return Err(RetryError::Gone(error.to_string()));
+        }
+        log(format_args!("{}: lease acquired, {}", self.name, term(&lease)));
+        self.commit(&lease);
+        Ok(lease)
+    }
+
+    /// Asks whether a lease from before a restart still holds. Without an answer it does until its end.
+    fn resume(&self, lease: Lease) -> Result<Lease, RetryError> {
+        if lease.until_expiry().is_zero() {
+            log(format_args!("{}: lease expired while nobody kept it, acquiring it again", self.name));
+            let deadline = self.within(self.schedule.resend_timeout);
+            return self.acquire_again(&lease, deadline).inspect_err(|error| self.lose(&lease, error));
+        }
+        match self.attempt(self.within(lease.until_expiry()), |talk| talk.confirm(&lease)) {
+            Ok(confirmed) => {
+                log(format_args!("{}: lease confirmed, {}", self.name, term(&confirmed)));
+                self.commit(&confirmed);
+                Ok(confirmed)
+            }
+            Err(Attempt::Failed(ExchangeError::Refused(text))) => {
+                let refused = ExchangeError::Refused(text);
+                log(format_args!("{}: {refused}, acquiring another lease", self.name));
+                let deadline = self.within(lease.until_expiry());
+                self.acquire_again(&lease, deadline).inspect_err(|error| self.lose(&lease, error))
+            }
+            Err(Attempt::Final(error)) => Err(error),
+            Err(Attempt::Failed(error)) => {
+                log(format_args!("{}: {error}, keeping the lease as it was", self.name));
+                Ok(lease)
+            }
+        }
+    }
+
+    fn maintain(&self, mut lease: Lease) {
+        loop {
+            match self.entry.waker.wait(self.within(lease.until_renewal()), None) {
+                Woken::Stopped => return self.give_back(&lease),
+                Woken::Poked => log(format_args!("{}: Checking lease", self.name)),
+                Woken::Time | Woken::Readable => {}
+            }
+            let due = lease.until_renewal().is_zero();
+            let next = if due { self.extend(&lease) } else { self.find().map(|()| lease.clone()) };
+            lease = match next {
+                Ok(lease) => lease,
+                Err(RetryError::Stopped) => return self.give_back(&lease),
+                Err(RetryError::Gone(why)) => {
+                    log(format_args!("{}: {why}, terminating lease maintenance", self.name));
+                    return self.forget();
+                }
+                Err(RetryError::NoMoreTries | RetryError::Refused(_)) => return self.expire(),
+            };
+        }
+    }
+
+    /// The lease for longer: from its server, then from any.
+    fn extend(&self, lease: &Lease) -> Result<Lease, RetryError> {
+        log(format_args!("{}: renewing lease", self.name));
+        let rebinding = self.within(lease.until_rebinding());
+        let renewed = retry(&self.entry.waker, self.schedule.resend_max, rebinding, || {
+            self.attempt(rebinding, |talk| talk.renew(lease)).map_err(refusal_is_final)
+        });
+        let why = match renewed {
+            Ok(renewed) => {
+                log(format_args!("{}: lease renewed, {}", self.name, term(&renewed)));
+                self.commit(&renewed);
+                return Ok(renewed);
+            }
+            Err(error @ (RetryError::Stopped | RetryError::Gone(_))) => return Err(error),
+            Err(RetryError::NoMoreTries) => "renewal time expired".to_owned(),
+            Err(RetryError::Refused(error)) => error.to_string(),
+        };
+        log(format_args!("{}: {why}, rebinding", self.name));
+        self.acquire_again(lease, self.within(lease.until_expiry()))
+    }
+
+    /// The lease of any server, at best with the same address.
+    fn acquire_again(&self, lease: &Lease, deadline: Instant) -> Result<Lease, RetryError> {
+        let rebound = retry(&self.entry.waker, self.schedule.resend_max, deadline, || {
+            match self.attempt(deadline, |talk| talk.rebind(lease)) {
+                Err(Attempt::Failed(ExchangeError::Silence | ExchangeError::Refused(_))) => {
+                    self.attempt(deadline, |talk| talk.acquire(Some(lease.address)))
+                }
+                decided => decided,
+            }
+        })?;
+        log(format_args!("{}: lease rebound, {}", self.name, term(&rebound)));
+        if rebound.address != lease.address {
+            let (new, old) = (rebound.address, lease.address);
+            log(format_args!("{}: the server granted {new} but the interface has {old}", self.name));
+        }
+        self.commit(&rebound);
+        Ok(rebound)
+    }
+
+    fn acquire(&self, wish: Option<std::net::Ipv4Addr>, deadline: Instant) -> Result<Lease, RetryError> {
+        retry(&self.entry.waker, self.schedule.resend_max, deadline, || {
+            self.attempt(deadline, |talk| talk.acquire(wish))
+        })
+    }
+
+    /// One attempt at something, inside of the container.
+    fn attempt(
+        &self,
+        deadline: Instant,
+        work: impl FnOnce(&Conversation<'_>) -> Result<Lease, ExchangeError>,
+    ) -> Result<Lease, Attempt> {
+        self.find().map_err(Attempt::Final)?;
+        let patience = Patience { timeout: self.schedule.timeout, deadline, waker: &self.entry.waker };
+        let talk = Conversation { client: &self.client, ifname: &self.attachment.ifname, patience };
+        self.inside(|| work(&talk)).map_err(Attempt::Final)?.map_err(Attempt::Failed)
+    }
+
+    /// Runs something inside of the container.
+    fn inside<T>(&self, work: impl FnOnce() -> T) -> Result<T, RetryError> {
+        let gone = |error: cnibox_netns::Error| RetryError::Gone(error.to_string());
+        let netns = NetNs::open(&self.netns).map_err(gone)?;
+        if !self.attachment.is_at(&self.netns) {
+            return Err(RetryError::Gone("the container's network namespace is another one".to_owned()));
+        }
+        netns.run(work).map_err(gone)
+    }
+
+    /// A server is not heard on an interface that is down.
+    fn set_up(&self) -> Result<(), RetryError> {
+        let ifname = &self.attachment.ifname;
+        let gone = |error: cnibox_netlink::Error| {
+            RetryError::Gone(format!("error looking up \"{ifname}\": {error}"))
+        };
+        self.inside(|| {
+            let mut rtnl = Rtnl::open().map_err(gone)?;
+            let link = rtnl.link_by_name(ifname).map_err(gone)?;
+            if link.is_up() {
+                return Ok(());
+            }
+            log(format_args!("Link \"{ifname}\" down. Attempting to set up"));
+            rtnl.link_set_up(link.index).map_err(|error| RetryError::Gone(error.to_string()))
+        })?
+    }
+
+    /// Whether the interface is still there. What cannot be found out is not held against it.
+    fn find(&self) -> Result<(), RetryError> {
+        let ifname = &self.attachment.ifname;
+        let found = self.inside(|| Rtnl::open().and_then(|mut rtnl| rtnl.link_by_name_if_present(ifname)))?;
+        match found {
+            Ok(None) => Err(RetryError::Gone(format!("interface {ifname} no longer exists"))),
+            Ok(Some(_)) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The end of a lease from before a restart.
+    fn lose(&self, lease: &Lease, error: &RetryError) {
+        match error {
+            RetryError::Stopped => self.release(lease),
+            RetryError::Gone(_) => {}
+            RetryError::NoMoreTries | RetryError::Refused(_) => self.expire(),
+        }
+    }
+
+    /// The end of a lease that nobody extended.
+    fn expire(&self) {
+        log(format_args!("{}: lease expired, bringing interface DOWN", self.name));
+        let ifname = &self.attachment.ifname;
+        let down = self.inside(|| {
+            let mut rtnl = Rtnl::open()?;
+            let index = rtnl.link_by_name(ifname)?.index;
+            rtnl.link_set_down(index)
+        });
+        if let Ok(Err(error)) = down {
+            log(format_args!("{}: failed to bring {ifname} interface DOWN: {error}", self.name));
+        }
+        self.forget();
+    }
+
+    fn give_back(&self, lease: &Lease) {
+        self.release(lease);
+        self.forget();
+    }
+
+    fn release(&self, lease: &Lease) {
+        log(format_args!("{}: releasing lease", self.name));
+        let failed = match self.inside(|| exchange::release(&self.client, &self.attachment.ifname, lease)) {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        log(format_args!("{}: failed to release DHCP lease: {failed}", self.name));
+    }
+
+    /// Others may see the lease, and so may a successor.
+    fn commit(&self, lease: &Lease) {
+        let record = self.store.record(self.attachment.clone(), self.client.options.clone(), lease.clone());
+        if let Err(error) = self.store.save(&record) {
+            log(format_args!("{}: {error}; a restart would lose the lease", self.name));
+        }
+        self.entry.hold(lease.clone());
+    }
+
+    fn forget(&self) {
+        if let Err(error) = self.store.forget(&self.attachment.name()) {
+            log(format_args!("{}: {error}", self.name));
+        }
+    }
+
+    fn within(&self, time: Duration) -> Instant {
+        let now = Instant::now();
+        now.checked_add(time).unwrap_or(now)
+    }
+}
+
+/// Why a lease ended that was there.
+pub(super) const LEASE_ENDED: &str = "the lease has ended";
+
+/// A server that refuses to extend a lease will not think again.
+fn refusal_is_final(attempt: Attempt) -> Attempt {
+    match attempt {
+        Attempt::Failed(error @ ExchangeError::Refused(_)) => Attempt::Final(RetryError::Refused(error)),
+        other @ (Attempt::Failed(_) | Attempt::Final(_)) => other,
+    }
+}
+
+fn term(lease: &Lease) -> String {
+    format!("{} for {} seconds", lease.address, lease.until_expiry().as_secs().saturating_add(1))
+}

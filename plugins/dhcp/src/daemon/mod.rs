@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `dhcp daemon`: keeps the leases that plugins ask for.
+//!
+//! One thread for each connection, one for each lease, and the first one waits for the signal to end. A lease's thread
+//! enters the container's namespace only while it talks to a server: a container that is gone is not held there.
+
+mod entry;
+mod flags;
+mod keeper;
+mod listener;
+mod log;
+mod retry;
+mod table;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cnibox_netns::errno::io_text;
+use nix::sys::signal::{SigSet, Signal};
+use thiserror::Error;
+
+use crate::rpc;
+use flags::{Flags, Parsed};
+use listener::{Listener, ListenerError, PidFile, PidFileError};
+use log::log;
+use table::Table;
+
+pub(crate) use retry::NO_MORE_TRIES;
+
+/// What servers know an attachment by; an option has room for so much of it.
+pub(crate) fn name(container: &str, network: &str, ifname: &str) -> String {
+    let name = format!("{container}/{network}/{ifname}");
+    String::from_utf8_lossy(name.as_bytes().get(..NAME_LIMIT).unwrap_or(name.as_bytes())).into_owned()
+}
+
+/// Why the daemon does not start.
+#[derive(Debug, Error)]
+enum DaemonError {
+    #[error("{0}")]
+    PidFile(#[from] PidFileError),
+    #[error("Error getting listener: {0}")]
+    Listener(#[from] ListenerError),
+    #[error("wait for signals: {}", io_text(.0))]
+    Signals(#[from] io::Error),
+}
+
+/// Runs the daemon until a signal ends it; returns the exit status.
+pub(crate) fn main(args: &[OsString]) -> u8 {
+    match flags::parse(args) {
+        Parsed::Run(flags) => match run(&flags) {
+            Ok(()) => 0,
+            Err(error) => {
+                log(format_args!("{error}"));
+                1
+            }
+        },
+        Parsed::Help(text) => {
+            log(format_args!("{text}"));
+            0
+        }
+        Parsed::Wrong(text) => {
+            log(format_args!("{text}"));
+            2
+        }
+    }
+}
+
+fn run(flags: &Flags) -> Result<(), DaemonError> {
+    let ends = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+    // Before there are threads, which inherit it.
+    ends.thread_block().map_err(io::Error::from)?;
+    let _pidfile = PidFile::write(&flags.pidfile)?;
+    let listener = Listener::open(&flags.host_prefix, &flags.socket)?;
+    let table = Arc::new(Table::new(flags, listener.host_path()));
+    // Before the first call is answered, which may be for one of them.
+    table.resume();
+    let accepting = listener.socket().map_err(DaemonError::Signals)?;
+    std::thread::Builder::new().name("accept".to_owned()).spawn(move || accept(&accepting, &table))?;
+    ends.wait().map_err(io::Error::from)?;
+    Ok(())
+}
+
+fn accept(listener: &UnixListener, table: &Arc<Table>) {
+    loop {
+        let served = listener.accept().and_then(|(stream, _)| {
+            let table = Arc::clone(table);
+            let serve = move || {
+                // A plugin that goes away or talks nonsense has nobody who would want to hear of it.
+                let _ = rpc::serve(&stream, &stream, |method, argument| table.answer(method, argument));
+            };
+            std::thread::Builder::new().name("call".to_owned()).spawn(serve)
+        });
+        if let Err(error) = served {
+            log(format_args!("accept: {}", io_text(&error)));
+            // Out of descriptors or memory: trying again at once would only make it worse.
+            std::thread::sleep(BREATH);
+        }
+    }
+}
+
+/// One byte of the client identifier is a zero.
+const NAME_LIMIT: usize = 254;
+/// A thread for each lease should cost little.
+const STACK: usize = 512 << 10;
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Reads the configuration of a call as [`table::Table`] does, and nothing more.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn understood(call: &rpc::Call) -> Result<(), String> {
+    let (_, config) = table::netconf(call)?;
+    crate::options::Options::new(&config, &call.args).map(drop).map_err(|error| error.to_string())
+}

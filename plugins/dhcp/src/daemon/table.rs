@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All leases of the daemon, and what plugins may ask about them.
+//!
+//! Invariant: an attachment has one thread at most. Whoever starts it puts the entry in, the thread takes it out as its
+//! last step, so that the next one starts with everything settled.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cnibox_netns::errno;
+use cnibox_spec::Json;
+
+use super::entry::Entry;
+use super::flags::Flags;
+use super::keeper::{Keeper, LEASE_ENDED};
+use super::log::log;
+use super::retry::Schedule;
+use super::{STACK, name};
+use crate::config::Config;
+use crate::gob::Value;
+use crate::lease::Lease;
+use crate::message::Client;
+use crate::options::Options;
+use crate::rpc::{Call, Collection, Method, allocation_to};
+use crate::state::{Attachment, Store, netns_id};
+
+/// The leases, by attachment.
+#[derive(Debug)]
+pub(super) struct Table {
+    prefix: String,
+    broadcast: bool,
+    schedule: Schedule,
+    store: Store,
+    entries: Mutex<HashMap<String, Kept>>,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    entry: Arc<Entry>,
+    attachment: Attachment,
+}
+
+impl Table {
+    /// An empty one. `socket` is the path that plugins connect to.
+    pub(super) fn new(flags: &Flags, socket: &str) -> Self {
+        Self {
+            prefix: flags.host_prefix.clone(),
+            broadcast: flags.broadcast,
+            schedule: Schedule {
+                timeout: flags.timeout,
+                resend_max: flags.resend_max,
+                resend_timeout: flags.resend_timeout,
+            },
+            store: Store::new(&flags.host_prefix, socket),
+            entries: Mutex::default(),
+        }
+    }
+
+    /// Goes on with the leases of a predecessor.
+    pub(super) fn resume(self: &Arc<Self>) {
+        for record in self.store.all() {
+            let name = record.attachment.name();
+            if !record.attachment.is_at(&self.path(&record.attachment.netns)) {
+                log(format_args!("{name}: the container is gone, forgetting its lease"));
+                self.forget(&name);
+                continue;
+            }
+            log(format_args!("{name}: resuming lease of {}", record.lease.address));
+            let held = Some(record.lease);
+            if let Err(error) = self.start(&mut self.lock(), record.attachment, record.options, held) {
+                log(format_args!("{name}: {error}"));
+            }
+        }
+    }
+
+    /// Answers a call.
+    pub(super) fn answer(self: &Arc<Self>, method: Method, argument: &Value) -> Result<Value, String> {
+        match method {
+            Method::Allocate => self.allocate(&Call::of(argument)),
+            Method::Release => self.release(&Call::of(argument)),
+            Method::Collect => {
+                let (network, lives) = Collection::network_of(argument);
+                self.collect(&network, lives);
+                Ok(Value::Struct(Vec::new()))
+            }
+        }
+    }
+
+    fn allocate(self: &Arc<Self>, call: &Call) -> Result<Value, String> {
+        let (network, config) = netconf(call)?;
+        let options = Options::new(&config, &call.args).map_err(|error| error.to_string())?;
+        let attachment = self.attachment(call, network);
+        let lease = loop {
+            match self.entry(&attachment, &options)?.decided() {
+                // Between the look for it and the look at it.
+                Err(why) if why == LEASE_ENDED => {}
+                decided => break decided?,
+            }
+        };
+        let result = lease.result(config.priority, config.use_dns).map_err(|error| error.to_string())?;
+        Ok(allocation_to(&result))
+    }
+
+    /// The attachment's entry; a thread for it is there or on its way.
+    fn entry(self: &Arc<Self>, attachment: &Attachment, options: &Options) -> Result<Arc<Entry>, String> {
+        loop {
+            let kept = {
+                let mut entries = self.lock();
+                match entries.get(&key(attachment)) {
+                    Some(kept) => kept.clone(),
+                    None => return self.start(&mut entries, attachment.clone(), options.clone(), None),
+                }
+            };
+            // A container of the same name in another namespace is another container.
+            let is_same = kept.attachment.netns_id == attachment.netns_id;
+            match kept.entry.waker.is_stopped() {
+                false if is_same => {
+                    kept.entry.waker.poke();
+                    return Ok(kept.entry);
+                }
+                false => kept.entry.finish(),
+                true => kept.entry.ended(),
+            }
+        }
+    }
+
+    fn release(&self, call: &Call) -> Result<Value, String> {
+        let (network, _) = netconf(call)?;
+        let name = name(&call.container, &network, &call.ifname);
+        let kept = self.lock().get(&name).cloned();
+        if let Some(kept) = kept {
+            kept.entry.finish();
+        }
+        Ok(Value::Struct(Vec::new()))
+    }
+
+    fn collect(&self, network: &str, lives: impl Fn(&str, &str) -> bool) {
+        let is_dead = |attachment: &Attachment| {
+            attachment.network == network && !lives(&attachment.container, &attachment.ifname)
+        };
+        let dead: Vec<_> = self.lock().values().filter(|kept| is_dead(&kept.attachment)).cloned().collect();
+        // All at once: each waits only for its own thread.
+        dead.iter().for_each(|kept| kept.entry.waker.stop());
+        dead.iter().for_each(|kept| kept.entry.ended());
+    }
+
+    fn attachment(&self, call: &Call, network: String) -> Attachment {
+        Attachment {
+            container: call.container.clone(),
+            network,
+            ifname: call.ifname.clone(),
+            netns: call.netns.clone(),
+            netns_id: netns_id(&self.path(&call.netns)).unwrap_or_default(),
+        }
+    }
+
+    fn start(
+        self: &Arc<Self>,
+        entries: &mut HashMap<String, Kept>,
+        attachment: Attachment,
+        options: Options,
+        held: Option<Lease>,
+    ) -> Result<Arc<Entry>, String> {
+        let failed = |error: std::io::Error| errno::io_text(&error).into_owned();
+        let key = key(&attachment);
+        // A lease that is over is none until it is acquired again.
+        let current = held.clone().filter(|lease| !lease.until_expiry().is_zero());
+        let entry = Arc::new(Entry::new(current).map_err(std::io::Error::from).map_err(failed)?);
+        let keeper = Keeper {
+            name: key.clone(),
+            client: Client::new(&attachment.name(), options, self.broadcast),
+            netns: self.path(&attachment.netns),
+            attachment: attachment.clone(),
+            schedule: self.schedule,
+            store: self.store.clone(),
+            entry: Arc::clone(&entry),
+        };
+        let (table, own_key) = (Arc::clone(self), key.clone());
+        let keep = move || {
+            let why = keeper.run(held);
+            table.lock().remove(&own_key);
+            keeper.entry.end(why);
+        };
+        std::thread::Builder::new().name("lease".to_owned()).stack_size(STACK).spawn(keep).map_err(failed)?;
+        entries.insert(key, Kept { entry: Arc::clone(&entry), attachment });
+        Ok(entry)
+    }
+
+    fn forget(&self, name: &str) {
+        if let Err(error) = self.store.forget(name) {
+            log(format_args!("{name}: {error}"));
+        }
+    }
+
+    /// The daemon's path of a host's path.
+    fn path(&self, host: &str) -> PathBuf {
+        PathBuf::from(format!("{}{host}", self.prefix))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
+        // Entries are put in and taken out whole.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(attachment: &Attachment) -> String {
+    name(&attachment.container, &attachment.network, &attachment.ifname)
+}
+
+/// The network's name and the configuration in a call.
+pub(super) fn netconf(call: &Call) -> Result<(String, Config), String> {
+    let json = Json::parse(&call.stdin).map_err(|error| format!("error parsing netconf: {error}"))?;
+    Config::parse(&json)
+}

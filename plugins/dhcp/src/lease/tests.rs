@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+use dhcproto::v4::MessageType;
+use ipnet::Ipv4Net;
+
+use super::*;
+
+fn ack(options: Vec<DhcpOption>) -> Answer {
+    Answer {
+        kind: MessageType::Ack,
+        address: Ipv4Addr::new(10, 1, 2, 9),
+        server: Some(Ipv4Addr::new(10, 1, 2, 1)),
+        text: String::new(),
+        hop: Some([2; 6]),
+        options,
+    }
+}
+
+fn mask() -> DhcpOption {
+    DhcpOption::SubnetMask(Ipv4Addr::new(255, 255, 255, 0))
+}
+
+fn routes(options: Vec<DhcpOption>) -> Vec<String> {
+    let mut options = options;
+    options.push(mask());
+    let result = Lease::granted(&ack(options)).result(0, false).unwrap();
+    let text = |route: &Route| {
+        let scope = route.scope.map(|scope| format!(" scope {scope}")).unwrap_or_default();
+        format!("{} via {}{scope}", route.dst, route.gw.unwrap())
+    };
+    result.routes.iter().map(text).collect()
+}
+
+fn ip(text: &str) -> Ipv4Addr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn the_address_has_the_servers_mask_and_first_router() {
+    let router = DhcpOption::Router(vec![ip("10.1.2.1"), ip("10.1.2.2")]);
+    let result = Lease::granted(&ack(vec![mask(), router])).result(7, false).unwrap();
+    assert_eq!(result.ips[0].address.to_string(), "10.1.2.9/24");
+    assert_eq!(result.ips[0].gateway.unwrap().to_string(), "10.1.2.1");
+    assert_eq!((result.routes.len(), result.routes[0].priority), (1, 7));
+    let error = Lease::granted(&ack(vec![])).result(0, false).unwrap_err();
+    assert_eq!(error.to_string(), "DHCP option Subnet Mask not found in DHCPACK");
+    let odd = DhcpOption::SubnetMask(ip("255.0.255.0"));
+    assert!(Lease::granted(&ack(vec![odd])).network().is_err());
+}
+
+#[test]
+fn classless_routes_replace_all_others() {
+    let router = DhcpOption::Router(vec![ip("10.1.2.1")]);
+    let classful = DhcpOption::StaticRoutingTable(vec![
+        (ip("10.0.0.0"), ip("10.1.2.3")),
+        (ip("192.168.1.0"), ip("192.168.2.3")),
+        (ip("172.16.0.0"), ip("10.1.2.4")),
+        (ip("224.0.0.0"), ip("10.1.2.4")),
+    ]);
+    let want = [
+        "10.0.0.0/8 via 10.1.2.3",
+        "192.168.1.0/24 via 192.168.2.3",
+        "172.16.0.0/16 via 10.1.2.4",
+        "0.0.0.0/0 via 10.1.2.1",
+    ];
+    assert_eq!(routes(vec![router.clone(), classful.clone()]), want);
+    let net = |text: &str, prefix| Ipv4Net::new(ip(text), prefix).unwrap();
+    let classless = DhcpOption::ClasslessStaticRoute(vec![
+        (net("10.9.0.0", 16), ip("10.1.2.5")),
+        (net("169.254.0.0", 16), ip("0.0.0.0")),
+    ]);
+    let want = ["10.9.0.0/16 via 10.1.2.5", "169.254.0.0/16 via 0.0.0.0 scope 253"];
+    assert_eq!(routes(vec![router, classful, classless]), want);
+    assert_eq!(routes(vec![]), [""; 0]);
+}
+
+#[test]
+fn times_have_defaults() {
+    let seconds = |options: Vec<DhcpOption>| {
+        let lease = Lease::granted(&ack(options));
+        [lease.renew, lease.rebind, lease.lasts]
+    };
+    assert_eq!(seconds(vec![]), [1800, 3060, 3600]);
+    assert_eq!(seconds(vec![DhcpOption::AddressLeaseTime(120)]), [60, 102, 120]);
+    let all = vec![DhcpOption::Rebinding(9), DhcpOption::Renewal(3), DhcpOption::AddressLeaseTime(u32::MAX)];
+    assert_eq!(seconds(all), [3, 9, u64::from(u32::MAX)]);
+    assert_eq!(seconds(vec![DhcpOption::AddressLeaseTime(0), DhcpOption::Renewal(0)]), [1, 1, 1]);
+    let odd = vec![DhcpOption::AddressLeaseTime(100), DhcpOption::Renewal(90), DhcpOption::Rebinding(200)];
+    assert_eq!(seconds(odd), [50, 85, 100]);
+}
+
+#[test]
+fn names_are_in_the_result_if_wanted() {
+    let options = vec![
+        mask(),
+        DhcpOption::DomainNameServer(vec![ip("10.1.2.1"), ip("1.1.1.1")]),
+        DhcpOption::DomainName("example.org\0".into()),
+    ];
+    let lease = Lease::granted(&ack(options));
+    assert!(lease.result(0, false).unwrap().dns.is_empty());
+    let dns = lease.result(0, true).unwrap().dns;
+    assert_eq!((dns.nameservers.len(), dns.domain.as_str()), (2, "example.org"));
+}
+
+#[test]
+fn an_extension_keeps_what_it_does_not_say() {
+    let router = DhcpOption::Router(vec![ip("10.1.2.1")]);
+    let first = Lease::granted(&ack(vec![mask(), router, DhcpOption::DomainName("x".into())]));
+    let bare = Answer { server: None, hop: None, ..ack(vec![DhcpOption::AddressLeaseTime(5)]) };
+    let second = Lease::granted(&bare).after(&first);
+    assert_eq!(second.result(0, true), first.result(0, true));
+    assert_eq!((second.server, second.hop, second.lasts), (first.server, first.hop, 5));
+    let json = serde_json::to_string(&second).unwrap();
+    assert_eq!(serde_json::from_str::<Lease>(&json).unwrap(), second);
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DHCP messages: the four that are sent, and what is read of an answer. The codec is `dhcproto`'s.
+
+use std::net::Ipv4Addr;
+
+use dhcproto::Encodable;
+use dhcproto::error::EncodeError;
+use dhcproto::v4::borrowed;
+use dhcproto::v4::{DhcpOption, Flags, Message, MessageType, Opcode, OptionCode, UnknownOption};
+
+use crate::lease::Lease;
+use crate::options::Options;
+
+/// Who asks, and what all requests have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    /// Option 61 as servers key leases on it: a zero byte and the attachment.
+    pub(crate) id: Vec<u8>,
+    /// The configuration's options.
+    pub(crate) options: Options,
+    /// Whether answers are to be broadcast.
+    pub(crate) broadcast: bool,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ask<'a> {
+    /// Any address, preferably this one.
+    Discover(Option<Ipv4Addr>),
+    /// The address of an offer.
+    Select(&'a Answer),
+    /// The same lease again, of a client that has just started (`INIT-REBOOT`).
+    Reboot(Ipv4Addr),
+    /// The same lease for longer, of its server or of any.
+    Extend(Ipv4Addr),
+}
+
+/// An answer of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// What kind of answer.
+    pub(crate) kind: MessageType,
+    /// `yiaddr`.
+    pub(crate) address: Ipv4Addr,
+    /// Option 54.
+    pub(crate) server: Option<Ipv4Addr>,
+    /// Option 56.
+    pub(crate) text: String,
+    /// The hardware address that it came from, where that is known.
+    pub(crate) hop: Option<[u8; 6]>,
+    /// The other options that matter.
+    pub(crate) options: Vec<DhcpOption>,
+}
+
+/// A message to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing {
+    /// Answers have the same number.
+    pub(crate) xid: u32,
+    /// The message.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Client {
+    /// A client of this name, `<container>/<network>/<interface>`; what an option has no room for is cut off.
+    pub(crate) fn new(name: &str, options: Options, broadcast: bool) -> Self {
+        let mut id = vec![0];
+        id.extend(name.bytes().take(NAME_LIMIT));
+        Self { id, options, broadcast }
+    }
+
+    /// A request of the interface with the hardware address `mac`.
+    pub(crate) fn ask(&self, mac: [u8; 6], ask: Ask<'_>) -> Result<Outgoing, EncodeError> {
+        let kind = if matches!(ask, Ask::Discover(_)) { MessageType::Discover } else { MessageType::Request };
+        let mut message = self.message(mac, kind);
+        let mut ciaddr = Ipv4Addr::UNSPECIFIED;
+        let options = message.opts_mut();
+        options.insert(DhcpOption::MaxMessageSize(LARGEST));
+        options.insert(DhcpOption::ParameterRequestList(self.wanted()));
+        match ask {
+            Ask::Discover(None) => {}
+            Ask::Discover(Some(address)) | Ask::Reboot(address) => {
+                options.insert(DhcpOption::RequestedIpAddress(address));
+            }
+            Ask::Select(offer) => {
+                options.insert(DhcpOption::RequestedIpAddress(offer.address));
+                offer.server.map(|server| options.insert(DhcpOption::ServerIdentifier(server)));
+            }
+            Ask::Extend(address) => ciaddr = address,
+        }
+        for (code, value) in &self.options.provide {
+            // The numbers of padding and end are no options.
+            if !matches!(code, 0 | 255) {
+                let option = UnknownOption::new(OptionCode::from(*code), value.clone().into_bytes());
+                // Replaces, as in the reference, also what was put there above.
+                options.remove(OptionCode::from(*code));
+                options.insert(DhcpOption::Unknown(option));
+            }
+        }
+        message.set_ciaddr(ciaddr);
+        // Whoever has an address can be sent to.
+        if self.broadcast && ciaddr.is_unspecified() {
+            message.set_flags(Flags::default().set_broadcast());
+        }
+        finished(&message)
+    }
+
+    /// The end of a lease.
+    pub(crate) fn release(&self, mac: [u8; 6], lease: &Lease) -> Result<Outgoing, EncodeError> {
+        let mut message = self.message(mac, MessageType::Release);
+        message.set_ciaddr(lease.address);
+        lease.server.map(|server| message.opts_mut().insert(DhcpOption::ServerIdentifier(server)));
+        finished(&message)
+    }
+
+    fn message(&self, mac: [u8; 6], kind: MessageType) -> Message {
+        // A default message has a random number.
+        let mut message = Message::default();
+        message.set_chaddr(&mac);
+        let options = message.opts_mut();
+        options.insert(DhcpOption::MessageType(kind));
+        options.insert(DhcpOption::ClientIdentifier(self.id.clone()));
+        message
+    }
+
+    fn wanted(&self) -> Vec<OptionCode> {
+        let wanted: &[u8] = if self.options.request.is_empty() { &USUAL } else { &self.options.request };
+        wanted.iter().map(|code| OptionCode::from(*code)).collect()
+    }
+}
+
+/// Some servers and relays drop what is shorter than a BOOTP message.
+fn finished(message: &Message) -> Result<Outgoing, EncodeError> {
+    let mut bytes = message.to_vec()?;
+    bytes.resize(bytes.len().max(SHORTEST), 0);
+    Ok(Outgoing { xid: message.xid(), bytes })
+}
+
+impl Answer {
+    /// Reads an answer to the message with the number `xid`; `None` for anything else. The lease's options are read
+    /// one by one, and one that is damaged counts as absent.
+    pub(crate) fn read(bytes: &[u8], xid: u32, mac: [u8; 6], hop: Option<[u8; 6]>) -> Option<Self> {
+        let message = borrowed::Message::new(bytes).ok()?;
+        let ours = message.opcode() == Opcode::BootReply && message.xid() == xid;
+        // The length comes first: the codec takes it for granted.
+        if !ours || message.hlen() != 6 || message.chaddr() != mac {
+            return None;
+        }
+        let mut answer = Self {
+            kind: MessageType::Unknown(0),
+            address: message.yiaddr(),
+            server: None,
+            text: String::new(),
+            hop,
+            options: Vec::new(),
+        };
+        for raw in message.opts() {
+            if !READ.contains(&u8::from(raw.code())) {
+                continue;
+            }
+            match raw.into_option() {
+                Ok(DhcpOption::MessageType(kind)) => answer.kind = kind,
+                Ok(DhcpOption::ServerIdentifier(server)) => answer.server = Some(server),
+                Ok(DhcpOption::Message(text)) => answer.text = text,
+                Ok(option) => answer.options.push(option),
+                Err(_) => {}
+            }
+        }
+        Some(answer)
+    }
+}
+
+/// Asked for when the configuration leaves nothing.
+const USUAL: [u8; 4] = [1, 3, 15, 6];
+/// The options of an answer that matter.
+const READ: [u8; 13] = [1, 3, 6, 15, 33, 51, 53, 54, 56, 58, 59, 119, 121];
+/// One byte is the zero in front.
+const NAME_LIMIT: usize = 254;
+/// What may be sent to us, in bytes.
+const LARGEST: u16 = 1500;
+const SHORTEST: usize = 300;
+
+#[cfg(test)]
+mod tests;

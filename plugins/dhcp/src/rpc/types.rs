@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What travels: Go's structures as tables, and our own types made from them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use cnibox_spec::{Attachment, CniResult, Dns, IpConfig, Route};
+use ipnetwork::IpNetwork;
+
+use crate::gob::{Definition, Shape, Type, Value};
+
+/// `skel.CmdArgs`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// `CNI_CONTAINERID`.
+    pub(crate) container: String,
+    /// `CNI_NETNS`, absolute.
+    pub(crate) netns: String,
+    /// `CNI_IFNAME`.
+    pub(crate) ifname: String,
+    /// `CNI_ARGS`.
+    pub(crate) args: String,
+    /// `CNI_PATH`.
+    pub(crate) path: String,
+    /// `CNI_NETNS_OVERRIDE`.
+    pub(crate) netns_override: String,
+    /// The network configuration.
+    pub(crate) stdin: Vec<u8>,
+}
+
+impl Call {
+    pub(crate) fn to_value(&self) -> Value {
+        Value::of([
+            ("ContainerID", Value::text(&self.container)),
+            ("Netns", Value::text(&self.netns)),
+            ("IfName", Value::text(&self.ifname)),
+            ("Args", Value::text(&self.args)),
+            ("Path", Value::text(&self.path)),
+            ("NetnsOverride", Value::text(&self.netns_override)),
+            ("StdinData", Value::Bytes(self.stdin.clone())),
+        ])
+    }
+
+    pub(crate) fn of(value: &Value) -> Self {
+        let text = |name| value.text_field(name).to_owned();
+        Self {
+            container: text("ContainerID"),
+            netns: text("Netns"),
+            ifname: text("IfName"),
+            args: text("Args"),
+            path: text("Path"),
+            netns_override: text("NetnsOverride"),
+            stdin: value.bytes_field("StdinData").to_vec(),
+        }
+    }
+}
+
+/// What GC wants: the network, and its attachments that live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Collection {
+    pub(crate) network: String,
+    pub(crate) live: Vec<Attachment>,
+}
+
+impl Collection {
+    pub(crate) fn to_value(&self) -> Value {
+        let attachment = |live: &Attachment| {
+            let (container, ifname) = (live.container_id.as_str(), live.ifname.as_str());
+            Value::of([("ContainerID", Value::text(container)), ("IfName", Value::text(ifname))])
+        };
+        let live = self.live.iter().map(attachment).collect();
+        Value::of([("Network", Value::text(&self.network)), ("Live", Value::List(live))])
+    }
+
+    /// The collection, and whether `(container, ifname)` lives in it.
+    pub(crate) fn network_of(value: &Value) -> (String, impl Fn(&str, &str) -> bool) {
+        let text = |item: &Value, name| item.text_field(name).to_owned();
+        let live: Vec<_> = value
+            .list_field("Live")
+            .iter()
+            .map(|item| (text(item, "ContainerID"), text(item, "IfName")))
+            .collect();
+        (text(value, "Network"), move |container: &str, ifname: &str| {
+            live.iter().any(|(known, name)| known == container && name == ifname)
+        })
+    }
+}
+
+/// An answer to `Allocate`.
+pub(crate) fn allocation_to(result: &CniResult) -> Value {
+    let ip = |ip: &IpConfig| {
+        let gateway = Value::Bytes(ip.gateway.map(octets).unwrap_or_default());
+        Value::of([("Address", network_to(ip.address)), ("Gateway", gateway)])
+    };
+    let route = |route: &Route| {
+        Value::of([
+            ("Dst", network_to(route.dst)),
+            ("GW", Value::Bytes(route.gw.map(octets).unwrap_or_default())),
+            ("Priority", Value::Int(route.priority)),
+            ("Scope", Value::Int(route.scope.unwrap_or_default())),
+        ])
+    };
+    let dns = Value::of([
+        ("Nameservers", Value::texts(&result.dns.nameservers)),
+        ("Domain", Value::text(&result.dns.domain)),
+        ("Search", Value::texts(&result.dns.search)),
+        ("Options", Value::texts(&result.dns.options)),
+    ]);
+    Value::of([
+        ("IPs", Value::List(result.ips.iter().map(ip).collect())),
+        ("Routes", Value::List(result.routes.iter().map(route).collect())),
+        ("DNS", dns),
+    ])
+}
+
+/// An answer to `Allocate`, read; `None` for one that makes no sense. Interfaces are never in it.
+pub(crate) fn allocation_from(value: &Value) -> Option<CniResult> {
+    let ip = |ip: &Value| {
+        let address = network_from(ip.field("Address")?)?;
+        Some(IpConfig { interface: None, address, gateway: address_from(ip.bytes_field("Gateway")) })
+    };
+    let route = |route: &Value| {
+        let int = |name| route.int_field(name);
+        Some(Route {
+            dst: network_from(route.field("Dst")?)?,
+            gw: address_from(route.bytes_field("GW")),
+            mtu: int("MTU").unwrap_or_default(),
+            adv_mss: int("AdvMSS").unwrap_or_default(),
+            priority: int("Priority").unwrap_or_default(),
+            table: int("Table"),
+            scope: int("Scope"),
+        })
+    };
+    let dns = value.field("DNS").map_or_else(Dns::default, |dns| Dns {
+        nameservers: dns.texts_field("Nameservers"),
+        domain: dns.text_field("Domain").to_owned(),
+        search: dns.texts_field("Search"),
+        options: dns.texts_field("Options"),
+    });
+    Some(CniResult {
+        interfaces: Vec::new(),
+        ips: value.list_field("IPs").iter().map(ip).collect::<Option<_>>()?,
+        routes: value.list_field("Routes").iter().map(route).collect::<Option<_>>()?,
+        dns,
+    })
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+/// Go has IPv4 addresses in four and in sixteen bytes.
+fn address_from(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(bytes).ok().map(|octets| IpAddr::V4(Ipv4Addr::from(octets)));
+    let v6 = || <[u8; 16]>::try_from(bytes).ok().map(|octets| Ipv6Addr::from(octets).to_canonical());
+    v4().or_else(v6)
+}
+
+fn network_to(network: IpNetwork) -> Value {
+    Value::of([("IP", Value::Bytes(octets(network.ip()))), ("Mask", Value::Bytes(octets(network.mask())))])
+}
+
+fn network_from(value: &Value) -> Option<IpNetwork> {
+    let address = address_from(value.bytes_field("IP"))?;
+    let ones: u32 = value.bytes_field("Mask").iter().map(|byte| byte.count_ones()).sum();
+    IpNetwork::new(address, u8::try_from(ones).ok()?).ok()
+}
+
+/// `rpc.Request`.
+pub(super) static REQUEST: Definition = Definition {
+    id: 65,
+    name: "Request",
+    shape: Shape::Struct(&[("ServiceMethod", Type::Text), ("Seq", Type::Uint)]),
+};
+
+/// `rpc.Response`.
+pub(super) static RESPONSE: Definition = Definition {
+    id: 66,
+    name: "Response",
+    shape: Shape::Struct(&[("ServiceMethod", Type::Text), ("Seq", Type::Uint), ("Error", Type::Text)]),
+};
+
+/// The empty structure, answer of `Release` and of what failed.
+pub(super) static EMPTY: Definition = Definition { id: 67, name: "", shape: Shape::Struct(&[]) };
+
+/// [`Call`].
+pub(super) static CALL: Definition = Definition {
+    id: 68,
+    name: "CmdArgs",
+    shape: Shape::Struct(&[
+        ("ContainerID", Type::Text),
+        ("Netns", Type::Text),
+        ("IfName", Type::Text),
+        ("Args", Type::Text),
+        ("Path", Type::Text),
+        ("NetnsOverride", Type::Text),
+        ("StdinData", Type::Bytes),
+    ]),
+};
+
+/// `types100.Result`, without what an address plugin never answers.
+pub(super) static RESULT: Definition = Definition {
+    id: 69,
+    name: "Result",
+    shape: Shape::Struct(&[
+        ("IPs", Type::Defined(&IP_CONFIGS)),
+        ("Routes", Type::Defined(&ROUTES)),
+        ("DNS", Type::Defined(&DNS)),
+    ]),
+};
+
+static IP_CONFIGS: Definition =
+    Definition { id: 70, name: "[]*types100.IPConfig", shape: Shape::List(Type::Defined(&IP_CONFIG)) };
+
+static IP_CONFIG: Definition = Definition {
+    id: 71,
+    name: "IPConfig",
+    shape: Shape::Struct(&[("Address", Type::Defined(&IP_NET)), ("Gateway", Type::Bytes)]),
+};
+
+static IP_NET: Definition =
+    Definition { id: 72, name: "IPNet", shape: Shape::Struct(&[("IP", Type::Bytes), ("Mask", Type::Bytes)]) };
+
+static ROUTES: Definition =
+    Definition { id: 73, name: "[]*types.Route", shape: Shape::List(Type::Defined(&ROUTE)) };
+
+static ROUTE: Definition = Definition {
+    id: 74,
+    name: "Route",
+    shape: Shape::Struct(&[
+        ("Dst", Type::Defined(&IP_NET)),
+        ("GW", Type::Bytes),
+        ("Priority", Type::Int),
+        ("Scope", Type::Int),
+    ]),
+};
+
+static DNS: Definition = Definition {
+    id: 75,
+    name: "DNS",
+    shape: Shape::Struct(&[
+        ("Nameservers", Type::Defined(&TEXTS)),
+        ("Domain", Type::Text),
+        ("Search", Type::Defined(&TEXTS)),
+        ("Options", Type::Defined(&TEXTS)),
+    ]),
+};
+
+static TEXTS: Definition = Definition { id: 76, name: "[]string", shape: Shape::List(Type::Text) };
+
+/// [`Collection`].
+pub(super) static COLLECTION: Definition = Definition {
+    id: 77,
+    name: "Collection",
+    shape: Shape::Struct(&[("Network", Type::Text), ("Live", Type::Defined(&ATTACHMENTS))]),
+};
+
+static ATTACHMENTS: Definition =
+    Definition { id: 78, name: "[]Attachment", shape: Shape::List(Type::Defined(&ATTACHMENT)) };
+
+static ATTACHMENT: Definition = Definition {
+    id: 79,
+    name: "Attachment",
+    shape: Shape::Struct(&[("ContainerID", Type::Text), ("IfName", Type::Text)]),
+};

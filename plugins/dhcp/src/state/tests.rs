@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use dhcproto::v4::MessageType;
+
+use super::*;
+use crate::message::Answer;
+
+fn scratch() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(dir.path().to_str().unwrap(), "/run/cni/dhcp.sock");
+    (dir, store)
+}
+
+fn record(store: &Store, container: &str) -> Record {
+    let ack = Answer {
+        kind: MessageType::Ack,
+        address: [10, 0, 0, 9].into(),
+        server: None,
+        text: String::new(),
+        hop: Some([1, 2, 3, 4, 5, 6]),
+        options: Vec::new(),
+    };
+    let attachment = Attachment {
+        container: container.into(),
+        network: "n".into(),
+        ifname: "eth0".into(),
+        netns: "/run/netns/c".into(),
+        netns_id: (4, 2),
+    };
+    let options = Options { provide: vec![(12, "host".into())], request: vec![3] };
+    store.record(attachment, options, Lease::granted(&ack))
+}
+
+#[test]
+fn what_is_saved_is_there_for_the_next_daemon_at_the_same_socket() {
+    let (dir, store) = scratch();
+    let (one, other) = (record(&store, "a"), record(&store, "b"));
+    assert!(store.all().is_empty());
+    store.save(&one).unwrap();
+    store.save(&other).unwrap();
+    store.save(&one).unwrap();
+    assert_eq!(store.load("a/n/eth0"), Some(one));
+    assert_eq!(store.load("c/n/eth0"), None);
+    assert_eq!(store.all().len(), 2);
+    let elsewhere = Store::new(dir.path().to_str().unwrap(), "/other.sock");
+    assert!(elsewhere.all().is_empty());
+    store.forget("a/n/eth0").unwrap();
+    store.forget("a/n/eth0").unwrap();
+    assert_eq!(store.all(), [other]);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&store.dir), mode(&store.path("b/n/eth0"))), (0o700, 0o600));
+}
+
+#[test]
+fn links_are_not_followed() {
+    let (dir, store) = scratch();
+    let saved = record(&store, "a");
+    store.save(&saved).unwrap();
+    let path = store.path("a/n/eth0");
+    let victim = dir.path().join("victim");
+    fs::rename(&path, &victim).unwrap();
+    symlink(&victim, &path).unwrap();
+    assert_eq!(store.load("a/n/eth0"), None);
+    assert!(store.all().is_empty());
+    store.save(&saved).unwrap();
+    assert!(!fs::symlink_metadata(&path).unwrap().is_symlink());
+    let moved = dir.path().join("moved");
+    fs::rename(&store.dir, &moved).unwrap();
+    symlink(&moved, &store.dir).unwrap();
+    assert!(store.all().is_empty());
+    let error = store.save(&saved).unwrap_err().to_string();
+    assert!(error.starts_with("save lease ") && error.ends_with(": not a directory"), "{error}");
+    store.forget("a/n/eth0").unwrap();
+    assert_eq!(fs::read_dir(&moved).unwrap().count(), 1);
+}
+
+#[test]
+fn files_of_others_and_debris_do_no_harm() {
+    let (_dir, store) = scratch();
+    store.save(&record(&store, "a")).unwrap();
+    for (name, content) in [("empty", ""), ("junk", "{\"version\":1}"), (".leaseXYZ", "half")] {
+        fs::write(store.dir.join(name), content).unwrap();
+    }
+    let newer = Record { version: 2, ..record(&store, "b") };
+    fs::write(store.path("b/n/eth0"), serde_json::to_vec(&newer).unwrap()).unwrap();
+    assert_eq!(store.all().len(), 1);
+    assert!(store.dir.join(".leaseXYZ").exists(), "somebody may be writing it");
+    let old = std::time::SystemTime::now() - PARTIAL_AGE * 2;
+    fs::File::options().write(true).open(store.dir.join(".leaseXYZ")).unwrap().set_modified(old).unwrap();
+    store.all();
+    assert!(!store.dir.join(".leaseXYZ").exists());
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Waiting that others can end.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+/// Wakes the one thread that waits with it.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    event: EventFd,
+    stopped: AtomicBool,
+}
+
+/// Why the waiting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    /// It is time.
+    Time,
+    /// There is something to read.
+    Readable,
+    /// Somebody wants attention.
+    Poked,
+    /// Somebody wants it all to end; every later wait ends at once.
+    Stopped,
+}
+
+impl Waker {
+    pub(crate) fn new() -> nix::Result<Self> {
+        let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Self { event, stopped: AtomicBool::new(false) })
+    }
+
+    /// Ends the wait under way, or the next one.
+    pub(crate) fn poke(&self) {
+        // It can only fail when it is full of pokes.
+        let _ = self.event.write(1);
+    }
+
+    /// Ends all waiting for good.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.poke();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Waits until `until`, or until `input` can be read.
+    pub(crate) fn wait(&self, until: Instant, input: Option<BorrowedFd<'_>>) -> Woken {
+        loop {
+            if self.is_stopped() {
+                return Woken::Stopped;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let waited_for = std::iter::once(self.event.as_fd()).chain(input);
+            let mut fds: Vec<_> = waited_for.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+            let polled = poll(&mut fds, timeout(left));
+            let ready = |at: usize| fds.get(at).and_then(PollFd::any).unwrap_or(false);
+            match polled {
+                // More than one poll may have been written.
+                Ok(1..) if ready(0) => return if self.drained() { Woken::Stopped } else { Woken::Poked },
+                Ok(1..) if ready(1) => return Woken::Readable,
+                Ok(_) if left.is_zero() => return Woken::Time,
+                // Interrupted, or the longest single wait is over.
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    fn drained(&self) -> bool {
+        let _ = self.event.read();
+        self.is_stopped()
+    }
+}
+
+/// Rounded up, so that nothing is early; `poll` has its limits.
+fn timeout(left: Duration) -> PollTimeout {
+    let millis = left.as_micros().div_ceil(1000).min(LONGEST);
+    PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
+}
+
+/// An hour, in milliseconds.
+const LONGEST: u128 = 3_600_000;
