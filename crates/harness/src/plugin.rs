@@ -18,10 +18,10 @@ pub trait Plugin {
     const NAME: &'static str;
     /// The protocol versions it accepts.
     const VERSIONS: &'static [CniVersion] = CniVersion::ALL;
-    /// What it does besides the protocol.
-    const COMMANDS: &'static [Command] = &[];
     /// Whether its ADD makes the container's interface and leaves it to the harness to remember that it has begun.
     const REMEMBERED: bool = false;
+    /// What it does besides the protocol.
+    const COMMANDS: &'static [Command] = &[];
     /// Its configuration, checked.
     type Config;
 
