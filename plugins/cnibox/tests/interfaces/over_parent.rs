@@ -213,10 +213,10 @@ fn vlans_send_tagged_frames() {
         let mut other = conf.clone();
         other["vlanId"] = json!(43);
         assert!(check(&pod, &other, &result).is_err());
-        net.run("ip", &["link", "del", "eth0"]);
-        del(&pod, &conf);
         let status = call("STATUS", ("", ""), &conf, None);
         assert!(status.is_ok(), "{status:?}");
+        net.run("ip", &["link", "del", "eth0"]);
+        del(&pod, &conf);
     });
 }
 
