@@ -159,7 +159,12 @@ impl Decoder {
 
 /// One field of a structure's definition.
 fn field(field: &Value) -> Result<(String, i64), GobError> {
-    Ok((field.text_field("Name").to_owned(), field.int_field("Id").ok_or(NO_TYPE)?))
+    let name = field.text_field("Name");
+    // Every value has its own copy.
+    if name.len() > NAME_LIMIT {
+        return Err(NO_TYPE);
+    }
+    Ok((name.to_owned(), field.int_field("Id").ok_or(NO_TYPE)?))
 }
 
 /// What is left of a message, and how many values may still come.
@@ -269,3 +274,5 @@ const TYPES_LIMIT: usize = 128;
 /// Nothing that is talked about has as many parts.
 const VALUES_LIMIT: u32 = 1 << 16;
 const DEPTH_LIMIT: u32 = 16;
+/// For the name of a field, in bytes.
+const NAME_LIMIT: usize = 256;
