@@ -102,7 +102,7 @@ fn an_add_that_fails_at_any_step_leaves_nothing() {
             assert_eq!(discipline(net, "host0"), before.1, "step {step}");
             step += 1;
         }
-        assert_eq!(step, 8, "tbf, ifb, its mark, ingress, filter, tbf, mark");
+        assert_eq!(step, 9, "queue length, tbf, ifb, its mark, ingress, filter, tbf, mark");
     });
 }
 

@@ -107,8 +107,8 @@ impl Plugin for Dummy {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.require_kind("dummy")?;
-        sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))
+        sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))?;
+        sys.require_kind("dummy")
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {

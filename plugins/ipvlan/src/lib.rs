@@ -85,9 +85,9 @@ impl Plugin for Ipvlan {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())?;
         sys.require_kind("ipvlan")?;
-        sys.require_parent(request.config.place, request.config.master.as_deref())?;
-        sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
+        sys.require_parent(request.config.place, request.config.master.as_deref())
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {

@@ -76,9 +76,9 @@ impl Plugin for Macvlan {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())?;
         sys.require_kind("macvlan")?;
-        sys.require_parent(request.config.place, request.config.master.as_deref())?;
-        sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
+        sys.require_parent(request.config.place, request.config.master.as_deref())
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {

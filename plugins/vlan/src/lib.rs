@@ -68,9 +68,9 @@ impl Plugin for Vlan {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))?;
         sys.require_kind("vlan")?;
-        sys.require_parent(request.config.place, Some(&request.config.master))?;
-        sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))
+        sys.require_parent(request.config.place, Some(&request.config.master))
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {

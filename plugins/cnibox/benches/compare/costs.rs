@@ -69,10 +69,14 @@ fn count(dir: &Path, chain: &Chain, ports: usize) -> Result<Vec<(String, u64)>> 
     Ok(counts)
 }
 
-/// How many programs that are no plugins each verb starts.
-pub(crate) fn programs(dir: &Path, chain: &Chain, pod: Pod) -> Result<Vec<(&'static str, u64)>> {
-    let logs = traced(dir, chain, pod, EXECVE)?;
-    Ok(logs.into_iter().map(|(verb, log)| (verb, started(&log, chain).1)).collect())
+/// How many programs that are no plugins ADD and DEL start.
+pub(crate) fn programs(dir: &Path, chain: &Chain, pod: &Pod) -> Result<Vec<(&'static str, u64)>> {
+    let (traced, log) = behind(dir, chain, EXECVE);
+    let mut unused = Samples::default();
+    let result = traced.add(pod, &mut unused)?;
+    let add = started(&take(&log)?, chain).1;
+    traced.del(pod, &result, &mut unused)?;
+    Ok(vec![("ADD", add), ("DEL", started(&take(&log)?, chain).1)])
 }
 
 /// All programs in a log of `execve`, and those that are no plugins.
@@ -85,6 +89,18 @@ fn started(log: &str, chain: &Chain) -> (u64, u64) {
 
 /// Runs every verb behind a tracer that appends to a file, and answers with what it wrote for each.
 fn traced(dir: &Path, chain: &Chain, pod: Pod, tracer: &[&str]) -> Result<Vec<(&'static str, String)>> {
+    let (chain, log) = behind(dir, chain, tracer);
+    let mut unused = Samples::default();
+    let result = chain.add(&pod, &mut unused)?;
+    let add = take(&log)?;
+    chain.check(&pod, &result, &mut unused)?;
+    let check = take(&log)?;
+    chain.del(&pod, &result, &mut unused)?;
+    Ok(vec![("ADD", add), ("CHECK", check), ("DEL", take(&log)?)])
+}
+
+/// The chain behind a tracer, and the file that it appends to.
+fn behind(dir: &Path, chain: &Chain, tracer: &[&str]) -> (Chain, PathBuf) {
     let log = dir.join("trace");
     let mut wrap: Vec<String> = tracer.iter().map(|&word| word.to_owned()).collect();
     match tracer {
@@ -92,19 +108,14 @@ fn traced(dir: &Path, chain: &Chain, pod: Pod, tracer: &[&str]) -> Result<Vec<(&
         ["strace", ..] => wrap.extend(["-o".to_owned(), log.display().to_string()]),
         _ => wrap.push(log.display().to_string()),
     }
-    let chain = chain.behind(wrap);
-    let mut unused = Samples::default();
-    // Nothing is written without a tracer.
-    let take = || {
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        fs::write(&log, "").map(|()| text)
-    };
-    let result = chain.add(&pod, &mut unused)?;
-    let add = take()?;
-    chain.check(&pod, &result, &mut unused)?;
-    let check = take()?;
-    chain.del(&pod, &result, &mut unused)?;
-    Ok(vec![("ADD", add), ("CHECK", check), ("DEL", take()?)])
+    (chain.behind(wrap), log)
+}
+
+/// What was written since the last time; nothing without a tracer.
+fn take(log: &Path) -> Result<String> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    fs::write(log, "").context("empty the trace")?;
+    Ok(text)
 }
 
 /// The calls of all summaries of `strace -c`.

@@ -108,7 +108,7 @@ fn measure(options: &Options, plugin: &Plugin) -> Result<Vec<Option<Measured>>> 
         for number in 1..=rounds {
             round(&chain, turn, (number, &mut samples))?;
         }
-        let programs = turn.take(|| costs::programs(net.dir(), &chain, Pod::new(rounds + 1, 0)?))?;
+        let programs = turn.take(|| costs::programs(net.dir(), &chain, &Pod::new(rounds + 1, 0)?))?;
         Ok(Some(Measured { samples, programs }))
     })
 }
