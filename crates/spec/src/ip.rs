@@ -27,8 +27,7 @@ pub fn parse_ip(text: &str) -> Result<IpAddr, IpParseError> {
     text.parse::<IpAddr>().map(|ip| ip.to_canonical()).map_err(|_| IpParseError::Address(text.to_owned()))
 }
 
-/// Reads `address/prefix-length`; the host part is kept. An IPv4-mapped IPv6 address is the IPv4 address, with what its
-/// prefix leaves of 96 bits, as Go's `net.IPNet` prints it.
+/// Reads `address/prefix-length`; the host part is kept, and an IPv4-mapped IPv6 address stays one (see [`unmapped`]).
 ///
 /// # Errors
 /// [`IpParseError::Cidr`].
@@ -39,12 +38,18 @@ pub fn parse_cidr(text: &str) -> Result<IpNetwork, IpParseError> {
         return Err(error());
     }
     let address: IpAddr = address.parse().map_err(|_| error())?;
-    let network = IpNetwork::new(address, prefix.parse().map_err(|_| error())?).map_err(|_| error())?;
-    if address.is_ipv6() && address.to_canonical().is_ipv4() {
-        let prefix = network.prefix().saturating_sub(96);
-        return IpNetwork::new(address.to_canonical(), prefix).map_err(|_| error());
+    IpNetwork::new(address, prefix.parse().map_err(|_| error())?).map_err(|_| error())
+}
+
+/// An IPv4-mapped IPv6 address as the IPv4 address, with what its prefix leaves of 96 bits, as Go's `net.IPNet` prints
+/// it; any other as it is.
+#[must_use]
+pub fn unmapped(network: IpNetwork) -> IpNetwork {
+    let address = network.ip().to_canonical();
+    if address.is_ipv6() || network.is_ipv4() {
+        return network;
     }
-    Ok(network)
+    IpNetwork::new(address, network.prefix().saturating_sub(96)).unwrap_or(network)
 }
 
 /// An optional address field: text, where an empty one means unset (Go's `net.IP`).
@@ -112,7 +117,7 @@ mod tests {
     fn mapped_addresses_are_ipv4() {
         assert_eq!(parse_ip("::ffff:10.0.0.1").unwrap().to_string(), "10.0.0.1");
         assert!(parse_ip("010.0.0.1").is_err());
-        assert_eq!(parse_cidr("::ffff:10.0.0.1/120").unwrap().to_string(), "10.0.0.1/24");
+        assert_eq!(unmapped(parse_cidr("::ffff:10.0.0.1/120").unwrap()).to_string(), "10.0.0.1/24");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use decode::{DecodeError, decode, decode_embedding};
 pub use gostyle::{list, quoted, quoted_list};
 pub use hash::sha512_prefix;
 pub use ident::{Attachment, ContainerId, IdentError, IfName, NetnsPath, NetworkName};
-pub use ip::{Cidr, IpParseError, NetAddr, broadcast, first_host, parse_cidr, parse_ip};
+pub use ip::{Cidr, IpParseError, NetAddr, broadcast, first_host, parse_cidr, parse_ip, unmapped};
 pub use json::{Json, JsonError};
 pub use result::{CniResult, Dns, Interface, IpConfig, Route};
 pub use version::{CniVersion, UnknownVersion, VersionError, VersionNumber};

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use cnibox_harness::Input;
 use cnibox_spec::{
     Args, ArgsError, CniVersion, Code, DecodeError, Dns, Json, NetAddr, Route, VersionNumber, decode,
-    parse_cidr, parse_ip,
+    parse_cidr, parse_ip, unmapped,
 };
 use cnibox_sys::Coded;
 use ipnetwork::IpNetwork;
@@ -157,7 +157,7 @@ impl Config {
 }
 
 fn configured(shapes: &[AddressShape]) -> Result<Vec<Wanted>, ConfigError> {
-    let wanted = |shape: &AddressShape| match parse_cidr(&shape.address) {
+    let wanted = |shape: &AddressShape| match parse_cidr(&shape.address).map(unmapped) {
         Ok(address) => Ok(Wanted { address, gateway: shape.gateway.0 }),
         Err(_) => Err(ConfigError::Address(shape.address.clone())),
     };
@@ -165,7 +165,7 @@ fn configured(shapes: &[AddressShape]) -> Result<Vec<Wanted>, ConfigError> {
 }
 
 fn from_runtime(ips: &[String]) -> Result<Vec<Wanted>, ConfigError> {
-    let wanted = |text: &String| match parse_cidr(text) {
+    let wanted = |text: &String| match parse_cidr(text).map(unmapped) {
         Ok(address) => Ok(Wanted { address, gateway: None }),
         Err(_) => Err(ConfigError::RuntimeAddress(text.clone())),
     };
@@ -187,7 +187,8 @@ fn from_args(args: &str) -> Result<Vec<Wanted>, ConfigError> {
     let mut addresses = Vec::new();
     for item in items(&ips) {
         let text = item.trim();
-        let address = parse_cidr(text).map_err(|_| ConfigError::ArgsAddress(text.to_owned()))?;
+        let address =
+            parse_cidr(text).map(unmapped).map_err(|_| ConfigError::ArgsAddress(text.to_owned()))?;
         addresses.push(Wanted { address, gateway: None });
     }
     for item in items(&gateways) {
