@@ -7,7 +7,7 @@ use cnibox_spec::{
     CniResult, CniVersion, Code, ContainerId, ErrorObject, IfName, Json, NetnsPath, NetworkName,
     VersionNumber, list, print_error, print_result, quoted_list,
 };
-use cnibox_sys::{Env, Exit, Failure, Host, Memo, Stage, Sys, Verb};
+use cnibox_sys::{Env, Exit, Failure, Host, Memo, Sys, Verb};
 use serde::Deserialize;
 
 use crate::environment::{self, Command};
@@ -122,32 +122,24 @@ fn add(verbs: &Verbs, input: &Input<'_>, args: AddArgs, sys: &mut Sys<'_>) -> Re
     let attachment = Memo::new(network, &container, &ifname);
     // Whether it can be read is the plugin's business.
     let prev_result = input.conf.prev_result().ok().flatten();
-    let mark = |sys: &mut Sys<'_>, stage| {
-        prev_result.as_ref().map_or(Ok(()), |prev| sys.mark_attachment(prev, &attachment, stage))
-    };
     if verbs.remembered && sys.attempt(network, &container, &ifname) {
         let cleared = Input { verb: Verb::Del, ..*input };
         (verbs.del)(&cleared, DelArgs { container, netns: Some(netns), ifname }, sys)?;
     }
     // A plugin that may not write links fails, if it must, where it needs to.
-    let _ = mark(sys, Stage::Pending);
+    let chained = prev_result.and_then(|prev| sys.chained_add_begins(&prev, attachment).ok());
     let added = (verbs.add)(input, args, sys).and_then(|result| {
         let printed = print_result(input.conf.version, &result);
         printed.map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
     });
     sys.attempt_ends();
-    match added {
-        Ok(document) => {
-            let _ = mark(sys, Stage::Ready);
-            Ok(document)
+    let marked = chained.map_or(Ok(()), |chained| sys.chained_add_ends(&chained, added.is_ok()));
+    added.map_err(|mut failure| {
+        if let Err(error) = marked {
+            failure.add_details(&error.to_string());
         }
-        Err(mut failure) => {
-            if let Err(error) = mark(sys, Stage::Failed) {
-                failure.add_details(&error.to_string());
-            }
-            Err(failure)
-        }
-    }
+        failure
+    })
 }
 
 fn del(verbs: &Verbs, input: &Input<'_>, args: DelArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {

@@ -47,6 +47,18 @@ pub struct Link {
     pub data: LinkData,
     /// Set if the link is a bridge port.
     pub bridge_port: Option<BridgePort>,
+    /// Its IPv6 settings (`net/ipv6/conf/NAME`); `None` without IPv6.
+    pub ipv6: Option<Ipv6Conf>,
+}
+
+/// The IPv6 settings of a link that plugins look at. Reading them here saves opening a file below `/proc/sys/net`, which
+/// costs more the more network namespaces there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ipv6Conf {
+    /// `accept_ra`.
+    pub accept_ra: i32,
+    /// `disable_ipv6`.
+    pub disabled: bool,
 }
 
 /// Properties of one kind of link, as far as CHECK compares them.

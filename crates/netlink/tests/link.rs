@@ -63,6 +63,28 @@ fn veth_pairs_have_all_their_properties_from_the_start() {
 }
 
 #[test]
+fn settings_of_addresses_are_those_below_proc_sys() {
+    sandbox(|net| {
+        let pod = net.container();
+        let (mut inside, eth0, mut host, _) = veth(net, &pod);
+        let conf = |family: &str, link: &str, key: &str| format!("/proc/sys/net/{family}/conf/{link}/{key}");
+        let arp_notify = || {
+            let path = conf("ipv4", "eth0", "arp_notify");
+            pod.netns.run(|| std::fs::read_to_string(path).unwrap()).unwrap()
+        };
+        assert_eq!(arp_notify(), "0\n");
+        inside.link_set(LinkChange::new(eth0).arp_notify()).unwrap();
+        assert_eq!(arp_notify(), "1\n");
+        let ipv6 =
+            |host: &mut Rtnl| host.link_by_name("veth0").unwrap().ipv6.map(|it| (it.accept_ra, it.disabled));
+        assert_eq!(ipv6(&mut host), Some((1, false)));
+        std::fs::write(conf("ipv6", "veth0", "accept_ra"), "0").unwrap();
+        std::fs::write(conf("ipv6", "veth0", "disable_ipv6"), "1").unwrap();
+        assert_eq!(ipv6(&mut host), Some((0, true)));
+    });
+}
+
+#[test]
 fn missing_links_are_told_apart_from_errors() {
     sandbox(|_| {
         let mut rtnl = Rtnl::open().unwrap();

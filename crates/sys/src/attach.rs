@@ -2,7 +2,7 @@
 //! ADD, as far as it is the same for every plugin with one interface in the container: create it there, ask the IPAM
 //! plugin, configure, report. Each step is taken back when a later one fails.
 
-use cnibox_netlink::{Error, Link};
+use cnibox_netlink::{Error, Link, LinkChange};
 use cnibox_netns::sysctl;
 use cnibox_spec::{CniResult, CniVersion, Code, Dns, IfName, Interface, NetnsPath, print_result, quoted};
 use thiserror::Error as ThisError;
@@ -18,19 +18,20 @@ pub struct PodPlan<'a> {
     pub ifname: &'a IfName,
     /// The result's DNS; `None` keeps the IPAM plugin's.
     pub dns: Option<&'a Dns>,
-    /// Sysctls of the interface that make it announce its addresses, as family and key.
-    pub announce: Announce,
+    /// How the interface announces its addresses, if it does.
+    pub announce: Option<Announce>,
     /// The version that the result is printed for.
     pub version: CniVersion,
 }
 
-/// How an interface announces addresses: sysctls (family, key) that are set to 1 before it gets any.
-pub type Announce = &'static [(&'static str, &'static str)];
-
-/// Gratuitous ARP.
-pub const ANNOUNCE_ARP: Announce = &[("ipv4", "arp_notify")];
-/// Gratuitous ARP and unsolicited neighbour advertisements.
-pub const ANNOUNCE_ALL: Announce = &[("ipv4", "arp_notify"), ("ipv6", "ndisc_notify")];
+/// How an interface announces addresses: settings that are made before it gets any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announce {
+    /// Gratuitous ARP (`arp_notify`).
+    Arp,
+    /// Gratuitous ARP and unsolicited neighbour advertisements (`ndisc_notify`).
+    ArpAndNeighbours,
+}
 
 /// Why there is no interface.
 #[derive(Debug, ThisError)]
@@ -165,8 +166,8 @@ impl<'h> Txn<'_, 'h> {
         if !result.ips.is_empty() {
             let interface = InterfacePlan::new(plan.ifname, &result)?;
             self.shared(|sys| {
-                sys.announce(plan.ifname, plan.announce)?;
-                sys.interface_configure(&interface)
+                plan.announce.map_or(Ok(()), |announce| sys.announce(link, announce))?;
+                sys.interface_configure(link.index, &interface)
             })?;
             // Before 0.3.0 there is no result without addresses; as with the reference, such an interface stays all
             // the same.
@@ -185,13 +186,14 @@ fn pod_up(sys: &mut Sys<'_>, link: &Link) -> Result<(), Failure> {
 }
 
 impl Sys<'_> {
-    /// Sets the sysctls. As in the reference nobody minds a failure: IPv6 may be missing altogether.
-    fn announce(&mut self, ifname: &IfName, announce: Announce) -> Result<(), Failure> {
-        self.inside(Place::Pod, || {
-            for (family, key) in announce {
-                let _ = sysctl::write(&sysctl::conf(family, ifname.as_str(), key), "1");
-            }
-        })
+    /// Makes the settings. As in the reference nobody minds a failure: IPv6 may be missing altogether.
+    fn announce(&mut self, link: &Link, announce: Announce) -> Result<(), Failure> {
+        let _ = self.rtnl(Place::Pod)?.link_set(LinkChange::new(link.index).arp_notify());
+        if announce == Announce::ArpAndNeighbours {
+            let name = sysctl::conf("ipv6", &link.name, "ndisc_notify");
+            let _ = self.inside(Place::Pod, || sysctl::write(&name, "1"))?;
+        }
+        Ok(())
     }
 }
 

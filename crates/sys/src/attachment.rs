@@ -3,10 +3,9 @@
 //! file, and `ip link` shows it.
 
 use cnibox_netlink::Link;
-use cnibox_spec::{Attachment, CniResult, ContainerId, IfName, NetworkName, sha512_prefix};
+use cnibox_spec::{Attachment, ContainerId, IfName, NetworkName, sha512_prefix};
 
-use crate::unfinished::mark_in_memory;
-use crate::{Failure, Memo, Sys};
+use crate::Memo;
 
 /// The owner of a link: an attachment of one network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +16,7 @@ pub struct Owner {
 /// How far an attachment got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The ADD of a plugin of its chain is running, or was killed.
+    /// The ADD of a plugin of its chain is running, or was killed, and nothing but the alias could say so.
     Pending,
     /// Every plugin so far succeeded.
     Ready,
@@ -39,11 +38,11 @@ impl Owner {
     /// The attachment `ifname` of `container` to `network`.
     #[must_use]
     pub fn new(network: &NetworkName, container: &ContainerId, ifname: &IfName) -> Self {
-        Self::of(network, container.as_str(), ifname.as_str())
+        Self::of_names(network.as_str(), container.as_str(), ifname.as_str())
     }
 
-    fn of(network: &NetworkName, container: &str, ifname: &str) -> Self {
-        Self { key: format!("{}:{}:{ifname}", shortened(network.as_str()), shortened(container)) }
+    fn of_names(network: &str, container: &str, ifname: &str) -> Self {
+        Self { key: format!("{}:{}:{ifname}", shortened(network), shortened(container)) }
     }
 
     /// The text for a link's `ifalias`, which holds at most 255 bytes (`IFALIASZ` of `linux/if.h`).
@@ -71,7 +70,10 @@ impl Owner {
 pub fn is_stale(link: &Link, network: &NetworkName, valid: &[Attachment]) -> bool {
     let Some((_, key)) = parse(link) else { return false };
     let of_network = key.strip_prefix(&shortened(network.as_str())).is_some_and(|rest| rest.starts_with(':'));
-    of_network && !valid.iter().any(|live| Owner::of(network, &live.container_id, &live.ifname).key == key)
+    of_network
+        && !valid
+            .iter()
+            .any(|live| Owner::of_names(network.as_str(), &live.container_id, &live.ifname).key == key)
 }
 
 fn parse(link: &Link) -> Option<(Stage, &str)> {
@@ -90,36 +92,9 @@ const MARK: &str = "cnibox";
 /// Two of them, an interface name, mark and stage stay below 255 bytes.
 const NAME_LIMIT: usize = 100;
 
-impl Sys<'_> {
-    /// Notes on the attachment's host links how far a later plugin of the chain is; in the memory, where it has none. A
-    /// runtime that tries ADD again without DEL (Nomad does) gets a clean start when that plugin failed or was killed,
-    /// instead of "already exists".
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn mark_attachment(
-        &mut self,
-        prev_result: &CniResult,
-        attachment: &Memo,
-        stage: Stage,
-    ) -> Result<(), Failure> {
-        mark_in_memory(prev_result, attachment, stage);
-        let owner = attachment.owner();
-        for interface in prev_result.interfaces.iter().filter(|interface| interface.sandbox.is_empty()) {
-            let rtnl = self.host()?;
-            let Some(link) = rtnl.link_by_name_if_present(&interface.name)? else { continue };
-            if owner.stage_of(&link).is_some() {
-                rtnl.link_set_alias(link.index, &owner.alias(stage))?;
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Memo {
-    fn owner(&self) -> Owner {
-        let key = [&self.network, &self.container].map(|name| shortened(name)).join(":");
-        Owner { key: format!("{key}:{}", self.ifname) }
+    pub(crate) fn owner(&self) -> Owner {
+        Owner::of_names(&self.network, &self.container, &self.ifname)
     }
 }
 

@@ -40,14 +40,6 @@ pub enum InterfaceError {
         /// The interface.
         ifname: String,
     },
-    /// The interface is not there.
-    #[error("failed to lookup {ifname:?}: {source}")]
-    Lookup {
-        /// The interface.
-        ifname: String,
-        /// The kernel's answer.
-        source: Error,
-    },
     /// IPv6 is switched off and could not be switched on.
     #[error("failed to enable IPv6 for interface {interface:?} ({name}={value}): {source}")]
     EnableIpv6 {
@@ -152,10 +144,8 @@ impl Sys<'_> {
     ///
     /// # Errors
     /// [`InterfaceError`].
-    pub fn interface_configure(&mut self, plan: &InterfacePlan) -> Result<(), Failure> {
+    pub fn interface_configure(&mut self, index: u32, plan: &InterfacePlan) -> Result<(), Failure> {
         let ifname = plan.ifname.as_str();
-        let lookup = |source| InterfaceError::Lookup { ifname: ifname.to_owned(), source };
-        let index = self.rtnl(Place::Pod)?.link_by_name(ifname).map_err(lookup)?.index;
         if plan.addresses.iter().any(|ip| ip.address.is_ipv6()) {
             self.enable_ipv6(ifname)?;
         }
@@ -183,9 +173,16 @@ impl Sys<'_> {
     /// Containers often start with IPv6 switched off; an address wants it. Without `keep_addr_on_down` the kernel
     /// drops IPv6 addresses whenever the interface goes down.
     fn enable_ipv6(&mut self, ifname: &str) -> Result<(), Failure> {
+        let mut doubtful = Vec::new();
+        for interface in ["lo", ifname] {
+            let link = self.rtnl(Place::Pod)?.link_by_name_if_present(interface)?;
+            if link.and_then(|link| link.ipv6).is_none_or(|conf| conf.disabled) {
+                doubtful.push(interface);
+            }
+        }
         let unreadable = self.inside(Place::Pod, || {
             let mut unreadable = Vec::new();
-            for interface in ["lo", ifname] {
+            for interface in doubtful {
                 let name = sysctl::conf("ipv6", interface, "disable_ipv6");
                 match sysctl::read(&name) {
                     Ok(value) if value == "0" => {}

@@ -6,6 +6,7 @@
 
 mod attach;
 mod attachment;
+mod chained;
 mod check;
 mod delegate;
 mod detach;
@@ -27,8 +28,9 @@ mod txn;
 mod unfinished;
 mod veth;
 
-pub use attach::{ANNOUNCE_ALL, ANNOUNCE_ARP, Announce, ListLink, PodLinkError, PodPlan, ensure_printable};
+pub use attach::{Announce, ListLink, PodLinkError, PodPlan, ensure_printable};
 pub use attachment::{Owner, Stage, is_stale};
+pub use chained::ChainedAdd;
 pub use check::{CheckWording, Expected, own_addresses};
 pub use cnibox_netfilter::sweep;
 pub use delegate::{DelegateError, Verb};

@@ -53,20 +53,22 @@ impl Memory {
         Self { dir: Path::new(ROOT).join(plugin) }
     }
 
-    /// Remembers, in place of what was remembered of the same attachment.
-    pub fn note(&self, memo: &Memo) {
+    /// Remembers, in place of what was remembered of the same attachment. False when it could not.
+    pub fn note(&self, memo: &Memo) -> bool {
         let path = self.path(memo);
-        // The directory may vanish with another interface of the container between the two steps.
+        // The directory may vanish with another interface of the container between the two steps, and a kernel that is
+        // short of something for a moment may have it at the next try.
         for _ in 0..2 {
             let mut directory = fs::DirBuilder::new();
             let _ = directory.mode(0o700).recursive(true).create(&self.dir);
             if let Some(parent) = path.parent().filter(|parent| self.is_real(parent)) {
                 let _ = directory.recursive(false).create(parent);
             }
-            if !self.is_real(&path) || write(&path, memo).is_ok() {
-                return;
+            if self.is_real(&path) && write(&path, memo).is_ok() {
+                return true;
             }
         }
+        false
     }
 
     /// What is remembered of this attachment.

@@ -6,7 +6,7 @@
 //! next ADD may clear it. Invariant: nothing is remembered of an attachment whose interface was there before.
 
 use cnibox_netlink::Link;
-use cnibox_spec::{Attachment, CniResult, ContainerId, IfName, NetworkName};
+use cnibox_spec::{Attachment, ContainerId, IfName, NetworkName};
 
 use crate::{Failure, Memo, Memory, Place, Stage, Sys};
 
@@ -20,7 +20,7 @@ pub(crate) struct Attempt {
     leftovers: bool,
 }
 
-fn memory() -> Memory {
+pub(crate) fn memory() -> Memory {
     Memory::of("unfinished")
 }
 
@@ -43,8 +43,8 @@ impl Sys<'_> {
         let Some(Attempt { memo, noted: false, .. }) = &self.attempt else { return Ok(()) };
         let memo = memo.clone();
         if self.rtnl(Place::Pod)?.link_by_name_if_present(&memo.ifname)?.is_none() {
-            memory().note(&memo);
-            self.attempt.iter_mut().for_each(|attempt| attempt.noted = true);
+            let noted = memory().note(&memo);
+            self.attempt.iter_mut().for_each(|attempt| attempt.noted = noted);
         }
         Ok(())
     }
@@ -55,6 +55,12 @@ impl Sys<'_> {
             attempt.memo.notes = vec![link.to_owned()];
             memory().note(&attempt.memo);
         }
+    }
+
+    /// What a link that this ADD makes is marked with: it need not say what is remembered.
+    #[must_use]
+    pub fn attempt_stage(&self) -> Stage {
+        if self.attempt.as_ref().is_some_and(|attempt| attempt.noted) { Stage::Ready } else { Stage::Pending }
     }
 
     /// Something could not be taken back, so that the attachment stays unfinished.
@@ -111,6 +117,17 @@ impl Sys<'_> {
         Ok(())
     }
 
+    /// Whether an ADD of a plugin further down this attachment's chain failed or was killed.
+    #[must_use]
+    pub fn chain_is_unfinished(
+        &self,
+        network: &NetworkName,
+        container: &ContainerId,
+        ifname: &IfName,
+    ) -> bool {
+        memory().recall(&Memo::new(network, container, ifname)).is_some_and(|memo| memo.notes.is_empty())
+    }
+
     /// The attachment is gone. A plugin that did not make the interface leaves what is noted to the one that did.
     pub fn attempt_forgotten(
         &self,
@@ -138,19 +155,6 @@ fn stale<'a>(network: &'a NetworkName, valid: &'a [Attachment]) -> impl Iterator
         valid.iter().any(|live| live.container_id == memo.container && live.ifname == memo.ifname)
     };
     memory().all().into_iter().filter(move |memo| memo.network == network.as_str() && !lives(memo))
-}
-
-/// Notes how far a later plugin of the chain is where there is no link on the host that could tell.
-pub(crate) fn mark_in_memory(prev_result: &CniResult, memo: &Memo, stage: Stage) {
-    let interfaces = &prev_result.interfaces;
-    let in_container = interfaces.iter().all(|interface| !interface.sandbox.is_empty());
-    if !in_container || !interfaces.iter().any(|interface| interface.name == memo.ifname) {
-        return;
-    }
-    match stage {
-        Stage::Pending | Stage::Failed => memory().note(memo),
-        Stage::Ready => memory().forget(memo),
-    }
 }
 
 impl Memo {

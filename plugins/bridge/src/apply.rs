@@ -8,7 +8,7 @@ use cnibox_netlink::{
 };
 use cnibox_netns::sysctl;
 use cnibox_spec::Interface;
-use cnibox_sys::{Coded, Failure, Owner, Place, Stage, Sys, Txn, Undo, Veth, random_name};
+use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, Veth, random_name};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
@@ -86,8 +86,10 @@ pub(crate) fn bridge(sys: &mut Sys<'_>, plan: &BridgePlan) -> Result<Link, Failu
     if plan.promisc && !link.is_promisc() {
         rtnl.link_set_promisc(link.index, true).map_err(|error| ApplyError::Promisc(own(), error))?;
     }
-    // "we want to own the routes for this interface"; there is no such file without IPv6.
-    let _ = sysctl::write(&sysctl::conf("ipv6", name, "accept_ra"), "0");
+    // "we want to own the routes for this interface"; as in the reference nobody minds a failure.
+    if link.ipv6.is_some_and(|conf| conf.accept_ra != 0) {
+        let _ = sysctl::write(&sysctl::conf("ipv6", name, "accept_ra"), "0");
+    }
     if !link.is_up() {
         sys.host()?.link_set_up(link.index).map_err(|error| ApplyError::BridgeUp(own(), error))?;
     }
@@ -100,15 +102,14 @@ pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &Layer2, notebook: &Notebook) -> 
     tx.step(undo, |sys| sys.veth_add_announced(&plan.veth, &|_, name| notebook.announce(name)))
 }
 
-/// Attaches the pair's host end to the bridge and marks it as `owner`'s.
+/// Attaches the pair's host end to the bridge and marks it with `alias`.
 pub(crate) fn attach(
     tx: &mut Txn<'_, '_>,
     plan: &Layer2,
     (veth, bridge): (&Veth, &Link),
-    owner: &Owner,
+    alias: &str,
 ) -> Result<(), Failure> {
-    let change =
-        LinkChange::new(veth.host.index).up().master(bridge.index).alias(&owner.alias(Stage::Pending));
+    let change = LinkChange::new(veth.host.index).up().master(bridge.index).alias(alias);
     tx.shared(|sys| {
         let refused =
             |source| ApplyError::Attach { veth: veth.host.name.clone(), bridge: bridge.name.clone(), source };
@@ -148,7 +149,7 @@ pub(crate) fn spoof_check(tx: &mut Txn<'_, '_>, check: &SpoofCheck, veth: &Veth)
 }
 
 /// Addresses, routes and up state inside the container.
-pub(crate) fn pod(sys: &mut Sys<'_>, plan: &Layer3) -> Result<(), Failure> {
+pub(crate) fn pod(sys: &mut Sys<'_>, plan: &Layer3, index: u32) -> Result<(), Failure> {
     let ifname = plan.interface.ifname.as_str();
     let dad = if plan.dad { "1" } else { "0" };
     sys.inside(Place::Pod, || {
@@ -157,9 +158,9 @@ pub(crate) fn pod(sys: &mut Sys<'_>, plan: &Layer3) -> Result<(), Failure> {
             let _ = sysctl::write(&sysctl::conf("ipv6", ifname, "enhanced_dad"), "1");
         }
         let _ = sysctl::write(&sysctl::conf("ipv6", ifname, "accept_dad"), dad);
-        let _ = sysctl::write(&sysctl::conf("ipv4", ifname, "arp_notify"), "1");
     })?;
-    sys.interface_configure(&plan.interface)
+    let _ = sys.rtnl(Place::Pod)?.link_set(LinkChange::new(index).arp_notify());
+    sys.interface_configure(index, &plan.interface)
 }
 
 /// Gateway addresses on the bridge, or on its VLAN's gateway interface, which is then answered.

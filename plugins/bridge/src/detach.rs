@@ -75,16 +75,21 @@ pub(crate) fn clear_unfinished(
     let Some(pod) = sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())? else { return Ok(()) };
     let Some(peer) = pod.peer_index else { return Ok(()) };
     let Ok(host) = sys.host()?.link_by_index(peer) else { return Ok(()) };
+    let network = &request.conf.network;
     let unfinished = match owner.stage_of(&host) {
         Some(Stage::Pending | Stage::Failed) => true,
-        Some(Stage::Ready) => false,
-        None => Notebook::open(&request.conf.network, container, ifname).is_announced(&host),
+        stage => {
+            Notebook::open(network, container, ifname).is_announced(&host, owner)
+                || stage.is_some() && sys.chain_is_unfinished(network, container, ifname)
+        }
     };
     if !unfinished {
         return Ok(());
     }
     let args = DelArgs { container: container.clone(), netns: Some(netns.clone()), ifname: ifname.clone() };
-    del(&Request { conf: request.conf, config: request.config.clone(), args }, sys)
+    del(&Request { conf: request.conf, config: request.config.clone(), args }, sys)?;
+    sys.attempt_forgotten(network, container, ifname, false);
+    Ok(())
 }
 
 /// GC: ports and rules of attachments that are not in the list, then the IPAM plugin's.

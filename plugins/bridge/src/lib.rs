@@ -80,14 +80,15 @@ fn attach(
     Txn::run(sys, |tx| {
         let bridge = tx.shared(|sys| apply::bridge(sys, &layer2.bridge))?;
         let veth = apply::veth(tx, layer2, notebook)?;
-        apply::attach(tx, layer2, (&veth, &bridge), owner)?;
+        let stage = notebook.stage();
+        apply::attach(tx, layer2, (&veth, &bridge), &owner.alias(stage))?;
         if layer2.spoof_check {
             apply::spoof_check(tx, &SpoofCheck::new(container.as_str(), ifname.as_str()), &veth)?;
         }
         let mut result = CniResult::default();
         let mut vlan_interface = None;
         if let Some(plugin) = &request.config.ipam {
-            let layer3 = address(tx, request, plugin)?;
+            let layer3 = address(tx, request, plugin, &veth.pod)?;
             vlan_interface = layer3_host(tx, request, &layer3, &bridge)?;
             result = layer3.result;
         } else {
@@ -102,9 +103,10 @@ fn attach(
         result.interfaces = interfaces(&bridge, &port, &veth, netns);
         result.interfaces.extend(vlan_interface);
         ensure_printable(request.conf.version, &result)?;
-        tx.shared(|sys| {
-            Ok::<_, Failure>(sys.host()?.link_set_alias(port.index, &owner.alias(Stage::Ready))?)
-        })?;
+        if stage != Stage::Ready {
+            let ready = owner.alias(Stage::Ready);
+            tx.shared(|sys| Ok::<_, Failure>(sys.host()?.link_set_alias(port.index, &ready)?))?;
+        }
         Ok(result)
     })
 }
@@ -114,10 +116,11 @@ fn address(
     tx: &mut Txn<'_, '_>,
     request: &Request<'_, Config, AddArgs>,
     plugin: &str,
+    pod: &Link,
 ) -> Result<Layer3, Failure> {
     let ipam = tx.ipam_add(plugin, &request.conf.version_text)?;
     let layer3 = plan::layer3(&request.config, &request.args.ifname, ipam)?;
-    tx.shared(|sys| apply::pod(sys, &layer3))?;
+    tx.shared(|sys| apply::pod(sys, &layer3, pod.index))?;
     Ok(layer3)
 }
 

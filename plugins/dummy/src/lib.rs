@@ -74,7 +74,7 @@ impl Plugin for Dummy {
             netns: &args.netns,
             ifname: &args.ifname,
             dns: None,
-            announce: &[],
+            announce: None,
             version: conf.version,
         };
         Txn::run(sys, |tx| {

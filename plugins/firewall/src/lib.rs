@@ -87,10 +87,14 @@ impl Plugin for Firewall {
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let memory = Memory::of(Self::NAME);
         let attachment = Memo::new(&request.conf.network, &request.args.container, &request.args.ifname);
-        let remembered = memory.recall(&attachment).map(|memo| addresses(&memo)).unwrap_or_default();
+        let memo = memory.recall(&attachment);
+        let remembered = memo.as_ref().map(addresses).unwrap_or_default();
         let told = host_addresses(&request.config);
         withdraw(&request.config, remembered.into_iter().chain(told).collect(), sys)?;
-        memory.forget(&attachment);
+        // One that could not be read stays for the next DEL.
+        if let Some(memo) = memo {
+            memory.forget(&memo);
+        }
         Ok(())
     }
 

@@ -37,7 +37,7 @@ impl Plugin for HostDevice {
             ifname: &args.ifname,
             // Without addresses the reference reports nothing but the interface.
             dns: config.ipam.as_ref().and(config.dns.as_ref()),
-            announce: &[],
+            announce: None,
             version: conf.version,
         };
         Txn::run(sys, |tx| {

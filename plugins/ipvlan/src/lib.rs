@@ -9,7 +9,7 @@ mod config;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netlink::{IpVlanFlag, IpVlanMode, Link, LinkData, ParentSpec};
 use cnibox_spec::CniResult;
-use cnibox_sys::{ANNOUNCE_ALL, CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn, Verb};
+use cnibox_sys::{Announce, CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn, Verb};
 use thiserror::Error;
 
 pub use config::Config;
@@ -41,7 +41,7 @@ impl Plugin for Ipvlan {
             netns: &args.netns,
             ifname: &args.ifname,
             dns: config.dns.as_ref(),
-            announce: ANNOUNCE_ALL,
+            announce: Some(Announce::ArpAndNeighbours),
             version: conf.version,
         };
         let mtu = config.mtu_on(&parent);

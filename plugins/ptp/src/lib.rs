@@ -10,7 +10,6 @@ mod config;
 mod plan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, NetConf, Plugin, Request};
-use cnibox_netlink::LinkChange;
 use cnibox_spec::{CniResult, ContainerId, IfName};
 use cnibox_sys::{
     CheckWording, Expected, Failure, Masquerade, Owner, Stage, Sys, Txn, Undo, Verb, ensure_printable,
@@ -95,7 +94,7 @@ fn add(
     tx.shared(|sys| apply::forwarding(sys, &peers))?;
     let veth = apply::veth(tx, &plan::veth(config, &args.ifname), owner)?;
     let (result, interface) = plan::layer3(config, args, ipam, &veth)?;
-    tx.shared(|sys| sys.interface_configure(&interface))?;
+    tx.shared(|sys| sys.interface_configure(veth.pod.index, &interface))?;
     tx.shared(|sys| apply::pod_routes(sys, &veth.pod, &peers))?;
     tx.shared(|sys| apply::host_end(sys, &veth.host, &peers))?;
     if let Some(choice) = config.masquerade {
@@ -106,8 +105,10 @@ fn add(
         tx.step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, &addresses)))?;
     }
     ensure_printable(conf.version, &result)?;
-    let ready = LinkChange::new(veth.host.index).alias(&owner.alias(Stage::Ready));
-    tx.shared(|sys| Ok::<_, Failure>(sys.host()?.link_set(ready)?))?;
+    if tx.sys().attempt_stage() != Stage::Ready {
+        let ready = owner.alias(Stage::Ready);
+        tx.shared(|sys| Ok::<_, Failure>(sys.host()?.link_set_alias(veth.host.index, &ready)?))?;
+    }
     Ok(result)
 }
 

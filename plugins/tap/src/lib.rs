@@ -9,7 +9,7 @@ mod create;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_spec::CniResult;
-use cnibox_sys::{ANNOUNCE_ARP, CheckWording, Expected, Failure, PodPlan, Sys, Txn, Verb};
+use cnibox_sys::{Announce, CheckWording, Expected, Failure, PodPlan, Sys, Txn, Verb};
 
 pub use config::Config;
 
@@ -32,7 +32,7 @@ impl Plugin for Tap {
             netns: &args.netns,
             ifname: &args.ifname,
             dns: config.dns.as_ref(),
-            announce: ANNOUNCE_ARP,
+            announce: Some(Announce::Arp),
             version: conf.version,
         };
         Txn::run(sys, |tx| {

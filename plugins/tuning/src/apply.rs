@@ -50,7 +50,7 @@ pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> 
     // Before there is a file that GC could miss.
     memory.note(&memo);
     change(sys).inspect_err(|_| match &earlier {
-        Some(earlier) => memory.note(earlier),
+        Some(earlier) => drop(memory.note(earlier)),
         None => memory.forget(&memo),
     })
 }

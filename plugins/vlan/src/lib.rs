@@ -36,7 +36,7 @@ impl Plugin for Vlan {
             netns: &args.netns,
             ifname: &args.ifname,
             dns: config.dns.as_ref(),
-            announce: &[],
+            announce: None,
             version: conf.version,
         };
         Txn::run(sys, |tx| {

@@ -4,7 +4,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{AfSpecInet, AfSpecUnspec, InetDevConf, LinkAttribute, LinkMessage};
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
 
 use crate::{Error, Mac, Rtnl};
@@ -78,6 +78,14 @@ impl LinkChange {
     /// `txqueuelen PACKETS`.
     pub fn txqlen(self, packets: u32) -> Self {
         self.with(|message| message.txqueuelen(packets))
+    }
+
+    /// The sysctl `net/ipv4/conf/NAME/arp_notify`: tells the neighbours when an address comes or the link goes up.
+    pub fn arp_notify(self) -> Self {
+        let mut conf = InetDevConf::default();
+        conf.arp_notify = 1;
+        let family = AfSpecUnspec::Inet(vec![AfSpecInet::DevConfRequest(conf)]);
+        self.with(|message| message.append_extra_attribute(LinkAttribute::AfSpecUnspec(vec![family])))
     }
 
     /// `netns FD`. Flags, addresses and routes do not survive the move.

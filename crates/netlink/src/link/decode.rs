@@ -2,11 +2,11 @@
 //! From the kernel's `RTM_NEWLINK` to [`Link`].
 
 use netlink_packet_route::link::{
-    InfoBridge, InfoBridgePort, InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoPortData, InfoVlan, InfoVrf,
-    LinkAttribute, LinkInfo, LinkMessage, State,
+    AfSpecInet6, AfSpecUnspec, InfoBridge, InfoBridgePort, InfoData, InfoIpVlan, InfoKind, InfoMacVlan,
+    InfoPortData, InfoVlan, InfoVrf, LinkAttribute, LinkInfo, LinkMessage, State,
 };
 
-use super::{IpVlanMode, Link, LinkData, MacVlanMode, OperState};
+use super::{IpVlanMode, Ipv6Conf, Link, LinkData, MacVlanMode, OperState};
 use crate::{BridgePort, Mac};
 
 /// Decodes one message; attributes nobody asks about are skipped.
@@ -28,6 +28,7 @@ pub(crate) fn decode(message: LinkMessage) -> Link {
         alias: None,
         data: LinkData::None,
         bridge_port: None,
+        ipv6: None,
     };
     for attribute in message.attributes {
         take_attribute(&mut link, attribute);
@@ -52,6 +53,7 @@ fn take_attribute(link: &mut Link, attribute: LinkAttribute) {
         LinkAttribute::TxQueueLen(length) => link.txqlen = length,
         LinkAttribute::IfAlias(alias) => link.alias = Some(alias),
         LinkAttribute::LinkInfo(infos) => infos.into_iter().for_each(|info| take_info(link, info)),
+        LinkAttribute::AfSpecUnspec(families) => link.ipv6 = families.iter().find_map(ipv6_conf),
         _ => {}
     }
 }
@@ -64,6 +66,14 @@ fn take_info(link: &mut Link, info: LinkInfo) {
         LinkInfo::PortData(InfoPortData::BridgePort(infos)) => link.bridge_port = Some(bridge_port(&infos)),
         _ => {}
     }
+}
+
+fn ipv6_conf(family: &AfSpecUnspec) -> Option<Ipv6Conf> {
+    let AfSpecUnspec::Inet6(attributes) = family else { return None };
+    attributes.iter().find_map(|attribute| {
+        let AfSpecInet6::DevConf(conf) = attribute else { return None };
+        Some(Ipv6Conf { accept_ra: conf.accept_ra, disabled: conf.disable_ipv6 != 0 })
+    })
 }
 
 fn kind_name(kind: InfoKind) -> String {
@@ -160,6 +170,7 @@ mod tests {
             alias: Some("n/pod/eth0".to_owned()),
             data: LinkData::None,
             bridge_port: Some(BridgePort { hairpin: true, isolated: false }),
+            ipv6: Some(Ipv6Conf { accept_ra: 1, disabled: false }),
         };
         assert_eq!(decode(message), want);
     }

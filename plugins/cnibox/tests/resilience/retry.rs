@@ -85,6 +85,24 @@ fn add_after_a_failed_add_works_without_del() {
 }
 
 #[test]
+fn add_after_a_failed_add_works_where_nothing_can_be_remembered() {
+    sandbox(|net| {
+        std::fs::write("/run/cnibox", "not a directory").expect("a file in place of the memory");
+        let mut tally = Tally::default();
+        let world = World::new(net, networks::v4(), Side::Ours);
+        // The plugins behind the one that makes the interface.
+        for index in 1..world.network.plugins.len() {
+            let broken = break_plugin(&world.network, index).expect("a plugin that can fail");
+            let before = world.host();
+            let target = Target::of(&world.net.container());
+            let problem = fail_then_retry(&world, &world.with(broken), &before, &target);
+            tally.count(world.network.kind(index), &problem);
+        }
+        tally.expect_spotless("no memory, ADD again without DEL");
+    });
+}
+
+#[test]
 fn add_after_a_killed_add_works_without_del() {
     for side in sides() {
         let mut tally = Tally::default();
@@ -130,16 +148,25 @@ fn kill_then_retry(world: &World<'_>, usual: Duration, random: &mut Random, tall
     in_the_middle
 }
 
-/// Whether the attachment says that every plugin that ran is done: by its host link, or, where it has none, because
-/// nothing is remembered of it.
+/// Whether every plugin that ran is done: the interface is there, its host link has its owner's mark, and nothing is
+/// remembered of an ADD that is under way.
 fn is_finished(world: &World<'_>, target: &Target) -> bool {
-    if world.network.has_host_end() {
+    let made = if world.network.has_host_end() {
         let alias = format!("cnibox:ready:{}:{}:", world.network.name, target.id);
-        return world.net.run("ip", &["link"]).contains(&alias);
-    }
-    let made = world.net.run("ip", &["netns", "exec", &target.id, "ip", "link"]).contains(" eth0");
+        world.net.run("ip", &["link"]).contains(&alias)
+    } else {
+        world.net.run("ip", &["netns", "exec", &target.id, "ip", "link"]).contains(" eth0")
+    };
     let unfinished = std::fs::exists(format!("/run/cnibox/unfinished/{}", target.id)).unwrap_or_default();
-    made && !unfinished
+    made && !unfinished && !names_a_link(&format!("/run/cnibox/bridge/{}", target.id))
+}
+
+/// Whether a memo in `dir` announces a link: a line behind the attachment's own.
+fn names_a_link(dir: &str) -> bool {
+    let memos = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    memos
+        .into_iter()
+        .any(|memo| std::fs::read_to_string(memo.path()).is_ok_and(|text| text.lines().count() > 1))
 }
 
 /// Runs the chain up to a plugin, which is killed while it works; its index, or `None` when it was done by then.
