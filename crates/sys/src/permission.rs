@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether ADD could work at all, for STATUS: privileges, and what the kernel has.
+//! Whether ADD could work at all, for STATUS and for people: privileges, and what the kernel has.
 
+use cnibox_netfilter::xt::{Family, Table};
+use cnibox_netfilter::{Flavour, TableRef};
 use cnibox_spec::Code;
 use thiserror::Error;
 
@@ -76,6 +78,26 @@ impl Sys<'_> {
         self.require_net_admin()?;
         let opened = std::fs::OpenOptions::new().read(true).write(true).open(TUN);
         opened.map(drop).map_err(|error| Unavailable::NoTun(error).into())
+    }
+}
+
+impl Sys<'_> {
+    /// Finds out by one question per family whether iptables rules can be read, and says how they are written.
+    ///
+    /// # Errors
+    /// What the kernel or the tool says.
+    pub fn packet_filter(&mut self) -> Result<&'static str, Failure> {
+        let forced = self.env().var("CNIBOX_NETFILTER") == "exec";
+        let engine = self.engine()?;
+        for family in [Family::Ipv4, Family::Ipv6] {
+            engine.chain_exists(&TableRef::Xt(family, Table::Filter), "FORWARD")?;
+        }
+        Ok(match engine.flavour() {
+            _ if forced => "by iptables-restore, as CNIBOX_NETFILTER says",
+            Flavour::Legacy => "by iptables-restore, as the host's iptables is the legacy one",
+            Flavour::NfTables => "in nf_tables over netlink, as the host's iptables writes them",
+            Flavour::Missing => "in nf_tables over netlink; the host has no iptables",
+        })
     }
 }
 

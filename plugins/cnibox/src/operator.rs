@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands for people: install, list, and a runtime with cnitool's command line. None of this runs when the
+//! The commands for people: install, list, doctor, and a runtime with cnitool's command line. None of this runs when the
 //! executable is called as a plugin.
 
 mod attachment;
 mod cache;
 mod call;
 mod conflist;
+mod doctor;
 mod help;
 mod install;
 mod runtime;
@@ -74,6 +75,7 @@ enum Command<'a> {
     Del { network: &'a str, netns: &'a str },
     Status { network: &'a str },
     Gc { network: &'a str, keep: Keep },
+    Doctor,
 }
 
 fn parse(args: &[OsString]) -> Result<Command<'_>, String> {
@@ -87,6 +89,7 @@ fn parse(args: &[OsString]) -> Result<Command<'_>, String> {
         "help" | "--help" | "-h" => Ok(Command::Help),
         "version" | "--version" | "-V" => words.only(&[], 0..=0).map(|()| Command::Version),
         "list" => words.only(&[], 0..=0).map(|()| Command::List),
+        "doctor" => words.only(&[], 0..=0).map(|()| Command::Doctor),
         "install" => parse_install(&words),
         "uninstall" => {
             words.only(&["--dry-run"], 1..=1)?;
@@ -195,6 +198,7 @@ fn perform(command: Command<'_>, console: &mut Console<'_>) -> Result<()> {
         }
         Command::Status { network } => with_runtime(console, |runtime| runtime.status(network)),
         Command::Gc { network, keep } => with_runtime(console, |runtime| runtime.gc(network, keep)),
+        Command::Doctor => doctor::run(console),
     }
 }
 

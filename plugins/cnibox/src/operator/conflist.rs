@@ -85,6 +85,18 @@ pub(crate) fn remembered(bytes: &[u8], dir: &Path) -> Result<Network> {
     with_folder(parse(bytes)?, dir)
 }
 
+/// Every network in the directory `dir`, or why it cannot be read, by file.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub(crate) fn all(dir: &Path) -> Result<Vec<(PathBuf, Result<Network>)>> {
+    let lists = files(dir, &[".conflist"])?.into_iter().map(|file| (read_list(&file), file));
+    let singles = files(dir, &[".conf", ".json"])?
+        .into_iter()
+        .map(|file| (read_plugin(&file).and_then(|plugin| list_of_one(&plugin)), file));
+    Ok(lists.chain(singles).map(|(network, file)| (file, network)).collect())
+}
+
 fn read_list(file: &Path) -> Result<Network> {
     let bytes = fs::read(file).context("read")?;
     with_folder(parse(&bytes)?, file.parent().unwrap_or(Path::new("")))

@@ -210,6 +210,15 @@ fn same_file(a: &Path, b: &Path) -> bool {
     matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)
 }
 
+/// Whether the plugin `name` in `dir` is cnibox's; `None` when there is none.
+///
+/// # Errors
+/// When it is there but cannot be read.
+pub(crate) fn what_is(dir: &Path, name: &str) -> Result<Option<bool>> {
+    let found = found::look(dir, name)?;
+    Ok((found != Found::Nothing).then_some(found == Found::Cnibox))
+}
+
 /// The executable that runs now, by a path that stays right when its file is replaced.
 pub(crate) fn this_executable() -> PathBuf {
     PathBuf::from("/proc/self/exe")

@@ -164,15 +164,29 @@ impl<'a> Runtime<'a> {
     /// # Errors
     /// What that plugin answered.
     pub(crate) fn status(&mut self, name: &str) -> Result<()> {
-        let network = conflist::find(&self.conf_dir, name)?;
+        self.status_of(&conflist::find(&self.conf_dir, name)?).map(drop)
+    }
+
+    /// STATUS of every network there is, by file: whether it has one.
+    ///
+    /// # Errors
+    /// When the directory of networks cannot be read.
+    pub(crate) fn statuses(&mut self) -> Result<Vec<(PathBuf, Result<bool>)>> {
+        let networks = conflist::all(&self.conf_dir)?;
+        let status =
+            |(file, network): (_, Result<Network>)| (file, network.and_then(|it| self.status_of(&it)));
+        Ok(networks.into_iter().map(status).collect())
+    }
+
+    fn status_of(&mut self, network: &Network) -> Result<bool> {
         if !network.speaks(CniVersion::V1_1_0)? {
-            return Ok(());
+            return Ok(false);
         }
         for plugin in &network.plugins {
-            let config = call::plain_config(&network, plugin);
+            let config = call::plain_config(network, plugin);
             self.execute(Verb::Status, plugin, &config, &Attachment::default())?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// GC: DEL for every remembered attachment of the network that is not to be kept, then GC for every plugin. Goes
