@@ -114,14 +114,16 @@ def _steps(rnd, checks):
 
 
 def differences(one, ours, reference):
-    """What OURS does differently from REFERENCE, up to what the first ADD that fails answers: the host is not the same
-    behind it, since ours is undone."""
+    """What OURS does differently from REFERENCE, up to the first ADD of the reference that fails: the host is not the
+    same behind it, since ours is undone, or succeeds."""
     mine, other = (lane.played(one, {"a": directory}) for directory in (ours, reference))
-    end = next((n for n, pair in enumerate(zip(mine, other)) if all(map(_failed_add, pair))), None)
+    end = next((n for n, step in enumerate(other) if _failed_add(step)), None)
     if end is not None:
         mine, other = ([dict(step) for step in steps[:end + 1]] for steps in (mine, other))
         for steps in (mine, other):
             steps[end].pop("state", None)
+        for step in mine[end:]:
+            step["calls"] = step["calls"][:len(other[end]["calls"])]
     return records(mine, other, one)
 
 

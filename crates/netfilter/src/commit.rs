@@ -35,6 +35,12 @@ impl Reader for Socket {
         Ok(rules.into_iter().map(|rule| Listed::Raw { rule, family }).collect())
     }
 
+    fn rule(&mut self, table: &TableRef, chain: &str, id: &RuleId) -> Result<Option<Listed>> {
+        let RuleId::Handle(handle) = id else { return Ok(None) };
+        let rule = Socket::rule(self, chain_name(table, chain), *handle)?;
+        Ok(rule.map(|rule| Listed::Raw { rule, family: table.family() }))
+    }
+
     fn search(&mut self, table: &TableRef, chain: &str, wanted: &[Wanted]) -> Result<Vec<bool>> {
         let mut found = vec![false; wanted.len()];
         scan(chain_name(table, chain), |rule| {

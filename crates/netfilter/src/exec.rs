@@ -93,6 +93,11 @@ impl Reader for Tool {
         Ok(self.listing(table, chain)?.unwrap_or_default())
     }
 
+    /// There is no listing of less than a chain.
+    fn rule(&mut self, _: &TableRef, _: &str, _: &RuleId) -> Result<Option<Listed>> {
+        Ok(None)
+    }
+
     fn search(&mut self, table: &TableRef, chain: &str, wanted: &[Wanted]) -> Result<Vec<bool>> {
         let rules = self.rules(table, chain)?;
         let mut found = Vec::new();

@@ -25,6 +25,8 @@ pub(crate) trait Reader {
     fn jumps(&mut self, table: &TableRef, chain: &str) -> Result<u32>;
     /// The rules of a chain in order.
     fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>>;
+    /// One rule of a chain by its identity; `None` when it is gone, or not to be had without the others.
+    fn rule(&mut self, table: &TableRef, chain: &str, id: &RuleId) -> Result<Option<Listed>>;
     /// For each of the wanted rules whether the chain has it, by reading no further than needed.
     fn search(&mut self, table: &TableRef, chain: &str, wanted: &[Wanted]) -> Result<Vec<bool>>;
     /// True if this listed rule is the wanted one.
@@ -130,6 +132,8 @@ struct View {
     exists: bool,
     /// Rules found and still there, once they have been read.
     rules: Option<Vec<Listed>>,
+    /// Rules that steps delete without the others having been read.
+    gone: Vec<RuleId>,
     /// How many there were.
     rules_found: u32,
     /// Rules that steps add, with the index of the step.
@@ -263,14 +267,18 @@ impl Planner<'_> {
     }
 
     fn delete_found(&mut self, table: &TableRef, chain: &str, id: &RuleId) -> Result<()> {
-        let known = self.load(table, chain)?.iter().position(|listed| listed.id() == *id);
-        match known {
-            Some(index) => self.delete_listed(table, chain, &[index]),
-            None => {
-                self.step(table, Action::DeleteRule { chain: chain.to_owned(), id: id.clone() });
-                Ok(())
-            }
+        let view = self.view(table, chain)?;
+        if view.rules.is_none()
+            && !view.gone.contains(id)
+            && let Some(listed) = self.reader.rule(table, chain, id)?
+        {
+            self.forget_jump(table, listed.jump().as_deref())?;
+            self.view(table, chain)?.gone.push(id.clone());
+            self.step(table, Action::DeleteRule { chain: chain.to_owned(), id: id.clone() });
+            return Ok(());
         }
+        let known = self.load(table, chain)?.iter().position(|listed| listed.id() == *id);
+        known.map_or(Ok(()), |index| self.delete_listed(table, chain, &[index]))
     }
 
     fn delete_listed(&mut self, table: &TableRef, chain: &str, indexes: &[usize]) -> Result<()> {
@@ -354,7 +362,8 @@ impl Planner<'_> {
             let rules = self.reader.rules(table, chain)?;
             let view = self.view(table, chain)?;
             view.rules_found = u32::try_from(rules.len()).unwrap_or(u32::MAX);
-            view.rules = Some(rules);
+            let gone = &view.gone;
+            view.rules = Some(rules.into_iter().filter(|listed| !gone.contains(&listed.id())).collect());
         }
         Ok(self.view(table, chain)?.rules.as_deref().unwrap_or_default())
     }
@@ -370,7 +379,15 @@ impl Planner<'_> {
                 }
                 let rules = found.is_none().then(Vec::new);
                 let exists = found.is_some();
-                Ok(place.insert(View { found, exists, rules, rules_found: 0, added: Vec::new(), jumps: 0 }))
+                Ok(place.insert(View {
+                    found,
+                    exists,
+                    rules,
+                    gone: Vec::new(),
+                    rules_found: 0,
+                    added: Vec::new(),
+                    jumps: 0,
+                }))
             }
         }
     }

@@ -41,36 +41,34 @@ impl Sys<'_> {
         Ok(ChainedAdd { attachment, links, noted })
     }
 
-    /// The ADD has succeeded, or what it did is taken back; then the attachment stays unfinished, which its links say
-    /// if they can, so that no file is left.
+    /// The ADD has succeeded, or what it did is taken back; then the attachment stays unfinished. Its links say so where
+    /// it has any, so that no file is left; those of other implementations say nothing.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn chained_add_ends(&mut self, add: &ChainedAdd, succeeded: bool) -> Result<(), Failure> {
         let ChainedAdd { attachment, links, noted } = add;
-        let told = match (succeeded, noted) {
-            (true, true) => true,
+        match (succeeded, noted) {
+            (true, true) => {}
             (true, false) => self.mark_links(attachment, links, Stage::Ready)?,
             (false, _) => self.mark_links(attachment, links, Stage::Failed)?,
-        };
-        if told && *noted {
+        }
+        if *noted && (succeeded || !links.is_empty()) {
             memory().forget(attachment);
         }
         Ok(())
     }
 
-    /// Marks those of the `links` that have the attachment's mark; whether there are any.
-    fn mark_links(&mut self, attachment: &Memo, links: &[String], stage: Stage) -> Result<bool, Failure> {
+    /// Marks those of the `links` that have the attachment's mark.
+    fn mark_links(&mut self, attachment: &Memo, links: &[String], stage: Stage) -> Result<(), Failure> {
         let owner = attachment.owner();
-        let mut any = false;
         for name in links {
             let rtnl = self.host()?;
             let Some(link) = rtnl.link_by_name_if_present(name)? else { continue };
             if owner.stage_of(&link).is_some() {
                 rtnl.link_set_alias(link.index, &owner.alias(stage))?;
-                any = true;
             }
         }
-        Ok(any)
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! nf_tables netlink messages: requests for one object, and the parts of a transaction.
 
 use netlink_bindings::nftables::{
-    Nfgenmsg, OpBatchBeginDo, OpBatchEndDo, OpDelchainDo, OpDelruleDo, OpGetchainDo, OpGetgenDo,
+    Nfgenmsg, OpBatchBeginDo, OpBatchEndDo, OpDelchainDo, OpDelruleDo, OpGetchainDo, OpGetgenDo, OpGetruleDo,
     OpGetruleDump, OpGettableDo, OpNewchainDo, OpNewruleDo, OpNewtableDo,
 };
 use netlink_bindings::traits::Pusher;
@@ -179,6 +179,15 @@ pub(crate) fn get_chain(seq: u32, chain: ChainName<'_>) -> Vec<u8> {
     single(seq, GET_CHAIN, ACK, |buffer| {
         let attrs = OpGetchainDo::encode_request(buffer, &header(chain.family));
         attrs.push_table_bytes(chain.table.as_bytes()).push_name_bytes(chain.chain.as_bytes());
+    })
+}
+
+/// Asks for one rule of a chain.
+pub(crate) fn get_rule(seq: u32, chain: ChainName<'_>, handle: u64) -> Vec<u8> {
+    single(seq, GET_RULE, ACK, |buffer| {
+        let attrs = OpGetruleDo::encode_request(buffer, &header(chain.family));
+        let attrs = attrs.push_table_bytes(chain.table.as_bytes()).push_chain_bytes(chain.chain.as_bytes());
+        attrs.push_handle(handle);
     })
 }
 

@@ -104,6 +104,27 @@ impl Socket {
         }
     }
 
+    /// The rule of a chain with this handle, or `None` if it is gone.
+    pub(crate) fn rule(&mut self, name: ChainName<'_>, handle: u64) -> Result<Option<RawRule<'static>>> {
+        let request = message::get_rule(self.sequence(1), name, handle);
+        let mut found = None;
+        let outcome = self.ask(
+            &request,
+            &mut found,
+            |_| {},
+            |found, message| {
+                if message.kind == NEW_RULE {
+                    *found = RawRule::parse(message.body).map(RawRule::into_owned);
+                }
+            },
+        )?;
+        match outcome {
+            Ok(()) => Ok(found),
+            Err(refusal) if refusal.errno == libc::ENOENT => Ok(None),
+            Err(refusal) => Err(refusal.into_error(format!("look up a rule of {}", name.describe()))),
+        }
+    }
+
     /// The rules of a chain in order; none if it does not exist.
     pub(crate) fn rules(&mut self, name: ChainName<'_>) -> Result<Vec<RawRule<'static>>> {
         let request = message::dump_rules(self.sequence(1), name);
