@@ -100,7 +100,7 @@ fn traced(dir: &Path, chain: &Chain, pod: Pod, tracer: &[&str]) -> Result<Vec<(&
 }
 
 /// The chain behind a tracer, and the file that it appends to.
-fn behind(dir: &Path, chain: &Chain, tracer: &[&str]) -> (Chain, PathBuf) {
+pub(crate) fn behind(dir: &Path, chain: &Chain, tracer: &[&str]) -> (Chain, PathBuf) {
     let log = dir.join("trace");
     let mut wrap: Vec<String> = tracer.iter().map(|&word| word.to_owned()).collect();
     match tracer {
@@ -112,7 +112,7 @@ fn behind(dir: &Path, chain: &Chain, tracer: &[&str]) -> (Chain, PathBuf) {
 }
 
 /// What was written since the last time; nothing without a tracer.
-fn take(log: &Path) -> Result<String> {
+pub(crate) fn take(log: &Path) -> Result<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     fs::write(log, "").context("empty the trace")?;
     Ok(text)

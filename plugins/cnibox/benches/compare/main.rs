@@ -16,6 +16,7 @@ mod plugins;
 mod pool;
 mod report;
 mod samples;
+mod spent;
 mod turns;
 
 use std::io::Write;
@@ -67,4 +68,5 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("host-local", pool::run),
     ("plugins", plugins::run),
     ("costs", costs::run),
+    ("spent", spent::run),
 ];

@@ -15,6 +15,8 @@ pub(crate) struct Section {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
     headlines: Vec<Vec<String>>,
+    /// Whether the README has all of it.
+    is_for_readme: bool,
 }
 
 /// All tables and how they were made.
@@ -34,7 +36,14 @@ impl Section {
             header,
             rows: Vec::new(),
             headlines: Vec::new(),
+            is_for_readme: false,
         }
+    }
+
+    /// Puts the whole table into the README.
+    pub(crate) fn for_readme(mut self) -> Self {
+        self.is_for_readme = true;
+        self
     }
 
     /// Adds a row.
@@ -78,11 +87,13 @@ impl Report {
         format!("## cnibox beside the Go plugins\n\n{}\n\n{}", self.made, sections.join("\n"))
     }
 
-    /// The short table.
+    /// The short table, and those that the README has in full.
     fn readme(&self) -> String {
         let rows: Vec<_> = self.sections.iter().flat_map(|section| section.headlines.clone()).collect();
         let header = ["", "cnibox", "Go plugins", "ratio"].map(str::to_owned);
-        format!("{BEGIN}\n{}\n{}\n{END}\n", table(&header, &rows), self.made)
+        let whole = self.sections.iter().filter(|section| section.is_for_readme);
+        let whole: Vec<_> = whole.map(|section| "\n".to_owned() + &section.markdown()).collect();
+        format!("{BEGIN}\n{}\n{}\n{}{END}\n", table(&header, &rows), self.made, whole.concat())
     }
 
     /// Writes `report.md` and `readme.md` below `dir`.
