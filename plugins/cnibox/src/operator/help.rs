@@ -26,8 +26,8 @@ on this machine:
                             replaced is kept in DIR/.cnibox-replaced.
   uninstall DIR             remove cnibox's entries from DIR and put back what install replaced
       --dry-run             say what would be done
-  doctor                    what this machine has of what plugins need: permission, kernel, packet filter, the plugins in
-                            CNI_PATH, and STATUS of every network in NETCONFPATH; changes nothing
+  doctor                    what this machine has of what plugins need: permission, kernel, packet filter, the
+                            plugins in CNI_PATH, and STATUS of every network in NETCONFPATH; changes nothing
 
 as a runtime (the command line and the environment of cnitool):
   add NETWORK NETNS         attach the namespace at the path NETNS to NETWORK and print the result; when it fails,
