@@ -67,9 +67,11 @@ def generated(seed):
 
 def _plugin(rnd, kind):
     out = dict({"type": kind}, **NEEDED.get(kind, {}))
+    is_wrong = False
     for name, (right, wrong) in FIELDS[kind].items():
         if rnd.random() < 0.4:
-            values = wrong if not right or wrong and rnd.random() < 0.05 else right
+            # Of two wrong values only one can be named.
+            is_wrong, values = (True, wrong) if not is_wrong and (not right or wrong and rnd.random() < 0.05) else (is_wrong, right)
             out[name] = rnd.choice(values)
     capability = CAPABILITIES.get(kind)
     if capability and rnd.random() < (0.9 if kind == "portmap" else 0.3):
@@ -97,7 +99,7 @@ def _ports(rnd):
     for _ in range(rnd.choice([0, 1, 2, 3])):
         port = {"hostPort": rnd.choice([8080, 8443, 9000, 0]), "containerPort": rnd.choice([80, 443]), "protocol": rnd.choice(["tcp", "udp", "sctp", "TCP"])}
         if rnd.random() < 0.3:
-            port["hostIP"] = rnd.choice(["127.0.0.1", "198.51.100.1", "::1", "0.0.0.0", "x"])
+            port["hostIP"] = rnd.choice(["127.0.0.1", "198.51.100.1", "::1", "0.0.0.0"])
         out.append(port)
     return out
 

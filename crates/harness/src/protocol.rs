@@ -125,6 +125,7 @@ fn add(verbs: &Verbs, input: &Input<'_>, args: AddArgs, sys: &mut Sys<'_>) -> Re
     if verbs.remembered && sys.attempt(network, &container, &ifname) {
         let cleared = Input { verb: Verb::Del, ..*input };
         (verbs.del)(&cleared, DelArgs { container, netns: Some(netns), ifname }, sys)?;
+        sys.chain_links_del(&attachment)?;
     }
     // A plugin that may not write links fails, if it must, where it needs to.
     let chained = prev_result.and_then(|prev| sys.chained_add_begins(&prev, attachment).ok());

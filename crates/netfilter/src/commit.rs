@@ -57,7 +57,7 @@ impl Reader for Socket {
     }
 }
 
-/// Commits the steps if the ruleset still is of this generation; false if it is not.
+/// Commits the steps if the ruleset still is of this generation; false if it is not, or if the answer got lost.
 pub(crate) fn commit(socket: &mut Socket, generation: u32, steps: &[Step], form: xt::Form) -> Result<bool> {
     let count = u32::try_from(steps.len()).unwrap_or(u32::MAX).saturating_add(2);
     let first = socket.sequence(count);
@@ -70,7 +70,8 @@ pub(crate) fn commit(socket: &mut Socket, generation: u32, steps: &[Step], form:
     if steps.iter().any(|(_, action)| action.deletes()) {
         socket.note_deletion();
     }
-    let refusals = socket.transact(&messages.into_bytes())?;
+    // Whether the steps are done is for the next look to say.
+    let Some(refusals) = socket.transact(&messages.into_bytes())? else { return Ok(false) };
     let Some(refusal) = refusals.into_iter().min_by_key(|refusal| refusal.seq) else { return Ok(true) };
     // kernel net/netfilter/nfnetlink.c: the generation differs
     if refusal.errno == ERESTART {

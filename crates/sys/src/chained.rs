@@ -59,6 +59,17 @@ impl Sys<'_> {
         Ok(())
     }
 
+    /// Deletes the links on the host that plugins of an unfinished chain made for the attachment: the one that makes its
+    /// interface starts again, and knows nothing of theirs.
+    ///
+    /// # Errors
+    /// What the kernel refuses; the others are deleted.
+    pub fn chain_links_del(&mut self, attachment: &Memo) -> Result<(), Failure> {
+        let owner = attachment.owner();
+        let links = self.host()?.links()?;
+        self.host_links_del(&links, |link| owner.stage_of(link).is_some())
+    }
+
     /// Marks those of the `links` that have the attachment's mark.
     fn mark_links(&mut self, attachment: &Memo, links: &[String], stage: Stage) -> Result<(), Failure> {
         let owner = attachment.owner();

@@ -88,6 +88,7 @@ pub(crate) fn clear_unfinished(
     }
     let args = DelArgs { container: container.clone(), netns: Some(netns.clone()), ifname: ifname.clone() };
     del(&Request { conf: request.conf, config: request.config.clone(), args }, sys)?;
+    sys.chain_links_del(&Memo::new(network, container, ifname))?;
     sys.attempt_forgotten(network, container, ifname, false);
     Ok(())
 }

@@ -109,18 +109,22 @@ impl Socket {
         Err(Error::Contended { attempts: DUMP_ATTEMPTS })
     }
 
-    /// Sends a batch and returns what the kernel refused. Netlink handles a request while it is being sent, so whatever
+    /// Sends a batch and returns what the kernel refused; `None` when that cannot be read. Netlink handles a request while it is being sent, so whatever
     /// there is to say has been said when `send` returns.
-    pub(crate) fn transact(&mut self, batch: &[u8]) -> Result<Vec<Refusal>> {
+    pub(crate) fn transact(&mut self, batch: &[u8]) -> Result<Option<Vec<Refusal>>> {
         self.grow_send_buffer(batch.len())?;
         self.send(batch)?;
         let mut refusals = Vec::new();
-        while self.receive(libc::MSG_DONTWAIT)? {
+        loop {
+            match self.receive(libc::MSG_DONTWAIT) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Some(refusals)),
+                Err(_) => return Ok(None),
+            }
             for message in messages(&self.buffer) {
                 refusals.extend(refusal(&message).filter(|refusal| refusal.errno != 0));
             }
         }
-        Ok(refusals)
     }
 
     /// A batch must fit the socket's buffer as a whole; the default holds some hundred rules.

@@ -93,10 +93,14 @@ fn add_after_a_failed_add_works_where_nothing_can_be_remembered() {
         // The plugins behind the one that makes the interface.
         for index in 1..world.network.plugins.len() {
             let broken = break_plugin(&world.network, index).expect("a plugin that can fail");
-            let before = world.host();
             let target = Target::of(&world.net.container());
-            let problem = fail_then_retry(&world, &world.with(broken), &before, &target);
-            tally.count(world.network.kind(index), &problem);
+            // Rules of the addresses before need the memory, so that nothing is said about what is left.
+            let _ = world.with(broken).add(&target).expect_err("the broken ADD");
+            let retried = world.add(&target).and_then(|result| world.del(&target, &result));
+            tally.count(
+                world.network.kind(index),
+                &retried.err().map_or_else(String::new, |it| format!("{it:?}\n")),
+            );
         }
         tally.expect_spotless("no memory, ADD again without DEL");
     });
