@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cnibox_netns::NetNs;
 
@@ -36,8 +36,7 @@ pub fn in_netns<T: Send>(netns: &NetNs, work: impl FnOnce() -> T + Send) -> T {
 /// # Panics
 /// If the address cannot be bound.
 pub fn serve_tcp(netns: &NetNs, addr: SocketAddr) -> Server {
-    let listener =
-        in_netns(netns, || TcpListener::bind(addr)).unwrap_or_else(|error| panic!("bind {addr}: {error}"));
+    let listener = in_netns(netns, || bound(addr, || TcpListener::bind(addr)));
     let addr = listener.local_addr().expect("address of the listener");
     // A socket stays in the namespace it was made in, so the thread need not enter it.
     Server::start(addr, move |stop| {
@@ -56,8 +55,7 @@ pub fn serve_tcp(netns: &NetNs, addr: SocketAddr) -> Server {
 /// # Panics
 /// If the address cannot be bound.
 pub fn serve_udp(netns: &NetNs, addr: SocketAddr) -> Server {
-    let socket =
-        in_netns(netns, || UdpSocket::bind(addr)).unwrap_or_else(|error| panic!("bind {addr}: {error}"));
+    let socket = in_netns(netns, || bound(addr, || UdpSocket::bind(addr)));
     socket.set_read_timeout(Some(TICK)).expect("timeout");
     let addr = socket.local_addr().expect("address of the socket");
     Server::start(addr, move |stop| {
@@ -69,6 +67,21 @@ pub fn serve_udp(netns: &NetNs, addr: SocketAddr) -> Server {
             }
         }
     })
+}
+
+/// A socket bound to `addr`. A child that another test's thread has forked holds a server that was just closed until it
+/// executes its program.
+fn bound<T>(addr: SocketAddr, bind: impl Fn() -> io::Result<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match bind() {
+            Ok(socket) => return socket,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                std::thread::sleep(TICK);
+            }
+            Err(error) => panic!("bind {addr}: {error}"),
+        }
+    }
 }
 
 /// Connects by TCP from inside a namespace and returns the address that the server sees.
