@@ -161,16 +161,16 @@ fn is_finished(world: &World<'_>, target: &Target) -> bool {
     } else {
         world.net.run("ip", &["netns", "exec", &target.id, "ip", "link"]).contains(" eth0")
     };
-    let unfinished = std::fs::exists(format!("/run/cnibox/unfinished/{}", target.id)).unwrap_or_default();
-    made && !unfinished && !names_a_link(&format!("/run/cnibox/bridge/{}", target.id))
+    // A memo of the bridge that announces a link has a line for it behind the attachment's own.
+    let announces = |memo: &String| memo.lines().count() > 1;
+    made && memos("unfinished", target).is_empty() && !memos("bridge", target).iter().any(announces)
 }
 
-/// Whether a memo in `dir` announces a link: a line behind the attachment's own.
-fn names_a_link(dir: &str) -> bool {
-    let memos = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    memos
-        .into_iter()
-        .any(|memo| std::fs::read_to_string(memo.path()).is_ok_and(|text| text.lines().count() > 1))
+/// What is remembered of the container. A kill may leave the directory alone.
+fn memos(memory: &str, target: &Target) -> Vec<String> {
+    let entries = std::fs::read_dir(format!("/run/cnibox/{memory}/{}", target.id));
+    let text = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path()).unwrap_or_default();
+    entries.into_iter().flatten().flatten().map(text).collect()
 }
 
 /// Runs the chain up to a plugin, which is killed while it works; its index, or `None` when it was done by then.
