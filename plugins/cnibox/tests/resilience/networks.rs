@@ -240,7 +240,8 @@ fn enslaved() -> Network {
 
 /// The bridge's MAC would be that of any port, and CHECK fails when that one goes.
 fn filtering() -> Network {
-    let settled = "ip link add br-vlan address 02:00:00:00:85:01 type bridge vlan_filtering 1 2>/dev/null || true";
+    let settled =
+        "ip link add br-vlan address 02:00:00:00:85:01 type bridge vlan_filtering 1 2>/dev/null || true";
     let vlans = json!({"vlan": 10, "vlanTrunk": [{"minID": 20, "maxID": 22}]});
     let bridge = bridge("br-vlan", sets("10.85.0.0/16", "fd00:85::/64"), &vlans);
     Network::new("bridge-vlan", vec![bridge, firewall()]).on(settled).needing(&["filtering"])
