@@ -32,6 +32,7 @@ class Lab:
 
     def __init__(self, args):
         self.only, self.seed, self.count = args.only, args.seed, args.count
+        self.share = slice(args.seed % args.every, None, args.every)
         self.reference = Cache().ready().reference
         self.bin = self.reference if args.bin == REFERENCE else os.path.abspath(args.bin or built())
         self.known = Known()
@@ -42,7 +43,7 @@ class Lab:
 
     def side_by_side(self):
         """Scenarios beside the Go plugins."""
-        return [side_by_side.run(self.bin, self.reference, self.known, self.only)]
+        return [side_by_side.run(self.bin, self.reference, self.known, self.only, share=self.share)]
 
     def random(self):
         """Random chains beside the Go plugins."""
@@ -89,7 +90,8 @@ def main():
     ap.add_argument("--bin", help="directory with the plugins under test ('reference': the Go plugins themselves); "
                                   "default: build and install this checkout's")
     ap.add_argument("--only", action="append", default=[], help="suites or scenarios whose name has this (repeatable)")
-    ap.add_argument("--seed", type=int, default=1, metavar="N", help="first seed of the random chains (default 1)")
+    ap.add_argument("--seed", type=int, default=1, metavar="N", help="first seed of the random chains, and where --every begins (default 1)")
+    ap.add_argument("--every", type=int, default=1, metavar="N", help="of the side-by-side scenarios every N-th only")
     ap.add_argument("--count", type=int, default=random_chains.COUNT, metavar="N", help="how many random chains (default %(default)s)")
     ap.add_argument("--allow-skip", action="store_true", help="a lane that cannot run is no failure (not under CI=true)")
     ap.add_argument("--update-readme", action="store_true", help="put the tables into README.md")
@@ -156,7 +158,7 @@ class Session:
     def _write(self):
         """The report: lane times first, then every table."""
         os.makedirs(OUT, exist_ok=True)
-        partial = not self.args.only and self.args.bin != REFERENCE
+        partial = not self.args.only and self.args.every == 1 and self.args.bin != REFERENCE
         for unused in self.lab.known.unused({"side-by-side"} if partial and "side-by-side" in self.args.lanes else set()):
             print("note: " + unused)
         with open(os.path.join(OUT, "report.md"), "w") as f:

@@ -54,10 +54,12 @@ def chosen(only, without=None):
     return [s for s in out if here.issuperset(s["needs"]) and not (without is not None and set(without).issuperset(s["needs"]))]
 
 
-def run(bindir, reference, known, only=(), without=None):
-    """The lane; returns (table, list of shortfalls). In the full kernel WITHOUT are the features of the running one."""
-    scenarios = chosen(only, without)
+def run(bindir, reference, known, only=(), without=None, share=slice(None)):
+    """The lane; returns (table, list of shortfalls). In the full kernel WITHOUT are the features of the running one; of
+    the scenarios SHARE is taken."""
+    scenarios = chosen(only, without)[share]
     title = "Side by side with the Go plugins" + (", full kernel" if without is not None else "")
+    title += "" if share.step in (None, 1) else ", every %d. scenario from the %d. on" % (share.step, share.start + 1)
     tally, problems = Tally(title), []
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
         jobs = [(s, pool.submit(differences, s, bindir, reference)) for s in scenarios]
