@@ -36,13 +36,13 @@ pub(crate) fn usual(world: &World<'_>, verb: &str, target: &Target) -> Duration 
     if verb == "DEL" {
         let result = world.add(target).expect("ADD");
         let started = Instant::now();
-        world.del(target, &result).expect("DEL");
+        world.expect_del(target, &result);
         return started.elapsed();
     }
     let started = Instant::now();
     let result = world.add(target).expect("ADD");
     let took = started.elapsed();
-    world.del(target, &result).expect("DEL");
+    world.expect_del(target, &result);
     took
 }
 
