@@ -18,7 +18,7 @@ pub struct Owner {
 pub enum Stage {
     /// The ADD of a plugin of its chain is running, or was killed, and nothing but the alias could say so.
     Pending,
-    /// Every plugin so far succeeded.
+    /// Every plugin so far succeeded, unless the memory says otherwise (`Sys::attempt`, `Sys::chained_add_begins`).
     Ready,
     /// A later plugin of the chain failed its ADD.
     Failed,

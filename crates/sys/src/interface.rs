@@ -140,7 +140,7 @@ impl InterfacePlan {
 }
 
 impl Sys<'_> {
-    /// Configures the container's interface: addresses, up, routes.
+    /// Configures the container's interface, which has this `index`: addresses, up, routes.
     ///
     /// # Errors
     /// [`InterfaceError`].

@@ -109,8 +109,8 @@ impl Socket {
         Err(Error::Contended { attempts: DUMP_ATTEMPTS })
     }
 
-    /// Sends a batch and returns what the kernel refused; `None` when that cannot be read. Netlink handles a request while it is being sent, so whatever
-    /// there is to say has been said when `send` returns.
+    /// Sends a batch and returns what the kernel refused; `None` when that cannot be read. Netlink handles a request
+    /// while it is being sent, so whatever there is to say has been said when `send` returns.
     pub(crate) fn transact(&mut self, batch: &[u8]) -> Result<Option<Vec<Refusal>>> {
         self.grow_send_buffer(batch.len())?;
         self.send(batch)?;
