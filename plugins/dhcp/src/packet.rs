@@ -3,14 +3,15 @@
 
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::thread;
 
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, recv,
-    sendmsg, setsockopt, socket, sockopt,
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, recvfrom, sendmsg,
+    setsockopt, socket, sockopt,
 };
 
 /// What can be talked to a server with. Sending and receiving never wait.
@@ -27,9 +28,14 @@ pub(crate) trait Channel {
 pub(crate) type Received = (Vec<u8>, Option<[u8; 6]>);
 
 /// An interface, by frames. Broadcasts, and needs neither an address nor a route.
+///
+/// The socket is not bound to the interface: `packet_do_bind` (net/packet/af_packet.c) waits until all processors have
+/// let go of the binding before, which takes longer than the whole conversation with a server.
 #[derive(Debug)]
 pub(crate) struct Port {
-    socket: OwnedFd,
+    /// Until it is dropped.
+    socket: Option<OwnedFd>,
+    address: LinkAddr,
     /// The interface's hardware address.
     pub(crate) mac: [u8; 6],
 }
@@ -44,11 +50,10 @@ impl Port {
             .find_map(|entry| link(&entry.address?))
             .ok_or(Errno::ENODEV)?;
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthIp)?;
-        bind(std::os::fd::AsRawFd::as_raw_fd(&socket), &address)?;
         // Other than Ethernet has no DHCP of this form.
         let mac = address.addr().filter(|_| address.halen() == 6).ok_or(Errno::EPROTONOSUPPORT)?;
-        Ok(Self { socket, mac })
+        let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthIp)?;
+        Ok(Self { socket: Some(socket), address, mac })
     }
 
     /// Sends a message in a frame to one machine.
@@ -64,9 +69,26 @@ impl Port {
             .udp(CLIENT_PORT, SERVER_PORT);
         let mut bytes = Vec::with_capacity(frame.size(message.len()));
         frame.write(&mut bytes, message).map_err(io::Error::other)?;
-        let raw = std::os::fd::AsRawFd::as_raw_fd(&self.socket);
-        sendmsg::<()>(raw, &[IoSlice::new(&bytes)], &[], MsgFlags::empty(), None)?;
+        sendmsg(self.raw(), &[IoSlice::new(&bytes)], &[], MsgFlags::empty(), Some(&self.address))?;
         Ok(())
+    }
+
+    fn socket(&self) -> &OwnedFd {
+        self.socket.as_ref().expect("only dropping takes the socket")
+    }
+
+    fn raw(&self) -> i32 {
+        self.socket().as_raw_fd()
+    }
+}
+
+impl Drop for Port {
+    /// Closes the socket on a thread of its own: `packet_release` waits for all processors, and somebody waits for the
+    /// lease.
+    fn drop(&mut self) {
+        let socket = self.socket.take();
+        // A thread that cannot be started closes it here.
+        let _ = thread::Builder::new().name("close".to_owned()).spawn(move || drop(socket));
     }
 }
 
@@ -78,13 +100,15 @@ impl Channel for Port {
     fn receive(&self) -> io::Result<Option<Received>> {
         let mut buffer = [0; FRAME_LIMIT];
         loop {
-            let raw = std::os::fd::AsRawFd::as_raw_fd(&self.socket);
-            let length = match recv(raw, &mut buffer, MsgFlags::empty()) {
-                Ok(length) => length,
+            let (length, from) = match recvfrom::<LinkAddr>(self.raw(), &mut buffer) {
+                Ok(received) => received,
                 Err(Errno::EAGAIN) => return Ok(None),
                 Err(Errno::EINTR) => continue,
                 Err(errno) => return Err(errno.into()),
             };
+            if from.is_none_or(|from| from.ifindex() != self.address.ifindex()) {
+                continue;
+            }
             if let Some(received) = unpacked(buffer.get(..length).unwrap_or_default()) {
                 return Ok(Some(received));
             }
@@ -92,7 +116,7 @@ impl Channel for Port {
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket().as_fd()
     }
 }
 
