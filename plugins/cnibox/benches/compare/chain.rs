@@ -24,6 +24,8 @@ pub(crate) struct Chain {
     wrap: Vec<String>,
     /// `PATH` of the plugins; `None`: the benchmark's.
     path: Option<PathBuf>,
+    /// More of the plugins' environment.
+    env: Option<(&'static str, &'static str)>,
 }
 
 /// The verb and, for a chain, the plugin whose time is the sum of all plugins'.
@@ -32,7 +34,12 @@ pub(crate) const WHOLE: &str = "chain";
 impl Chain {
     /// A chain as in a `.conflist`.
     pub(crate) fn new(bin: &Path, list: Value) -> Self {
-        Self { bin: bin.to_owned(), list, wrap: Vec::new(), path: None }
+        Self { bin: bin.to_owned(), list, wrap: Vec::new(), path: None, env: None }
+    }
+
+    /// The same chain, with a variable in every plugin's environment.
+    pub(crate) fn with_env(self, variable: (&'static str, &'static str)) -> Self {
+        Self { env: Some(variable), ..self }
     }
 
     /// The same chain, with every plugin started by a tracer.
@@ -124,7 +131,7 @@ impl Chain {
             None => Command::new(&path),
         };
         let path = self.path.clone().map(OsString::from).or_else(|| std::env::var_os("PATH"));
-        command.env_clear().env("PATH", path.unwrap_or_default());
+        command.env_clear().env("PATH", path.unwrap_or_default()).envs(self.env);
         command.env("CNI_PATH", &self.bin).env("CNI_IFNAME", "eth0").env("CNI_ARGS", "IgnoreUnknown=true");
         command
     }

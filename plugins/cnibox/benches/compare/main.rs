@@ -16,6 +16,7 @@ mod plugins;
 mod pool;
 mod report;
 mod samples;
+mod services;
 mod spent;
 mod turns;
 
@@ -30,6 +31,7 @@ use report::{Report, Section};
 fn main() -> ExitCode {
     let outcome = match options::parse(std::env::args().skip(1).collect()) {
         Ok(Request::Compare(options)) => compare(&options),
+        Ok(Request::Rows(options, names)) => rows(&options, &names),
         Ok(Request::Peak { file, program }) => return costs::peak(&file, &program),
         Err(error) => Err(error),
     };
@@ -56,6 +58,10 @@ fn compare(options: &Options) -> Result<()> {
     }
     write!(std::io::stdout(), "{}", report.markdown())?;
     report.save(&options.out)
+}
+
+fn rows(options: &Options, names: &[String]) -> Result<()> {
+    Ok(write!(std::io::stdout(), "{}", plugins::rows(options, names)?)?)
 }
 
 type Scenario = fn(&Options) -> Result<Vec<Section>>;

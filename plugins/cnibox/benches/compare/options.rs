@@ -20,6 +20,8 @@ pub(crate) struct Options {
     pub(crate) out: PathBuf,
     /// What the report says about how it was made.
     pub(crate) command: String,
+    /// Boots a complete kernel for what this one lacks.
+    pub(crate) full_kernel: Option<PathBuf>,
     /// A smoke test: few rounds, small hosts.
     pub(crate) quick: bool,
     rounds: Option<usize>,
@@ -31,6 +33,8 @@ pub(crate) struct Options {
 pub(crate) enum Request {
     /// The benchmark.
     Compare(Options),
+    /// Measure these plugins and print the rows: see [`crate::plugins::rows`].
+    Rows(Options, Vec<String>),
     /// Run `program` and write its peak memory to `file`: see [`crate::costs::peak`].
     Peak {
         /// Where the number goes.
@@ -72,10 +76,12 @@ pub(crate) fn parse(args: Vec<String>) -> Result<Request> {
         reference_name: "the Go plugins".to_owned(),
         out: PathBuf::from("target/bench"),
         command: "scripts/bench".to_owned(),
+        full_kernel: None,
         quick: false,
         rounds: None,
         only: Vec::new(),
     };
+    let mut rows = Vec::new();
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match arg.as_str() {
@@ -85,6 +91,8 @@ pub(crate) fn parse(args: Vec<String>) -> Result<Request> {
             "--reference-name" => options.reference_name = value()?,
             "--out" => options.out = value()?.into(),
             "--command" => options.command = value()?,
+            "--full-kernel" => options.full_kernel = Some(value()?.into()),
+            "--rows" => rows.push(value()?),
             "--quick" => options.quick = true,
             "--rounds" => options.rounds = Some(value()?.parse().context("--rounds needs a number")?),
             "--only" => options.only.push(known(value()?)?),
@@ -96,7 +104,7 @@ pub(crate) fn parse(args: Vec<String>) -> Result<Request> {
             bail!("{name} must name a directory with the plugins; scripts/bench does");
         }
     }
-    Ok(Request::Compare(options))
+    Ok(if rows.is_empty() { Request::Compare(options) } else { Request::Rows(options, rows) })
 }
 
 fn known(name: String) -> Result<String> {
