@@ -17,3 +17,4 @@ mod report;
 mod retry;
 mod status;
 mod steps;
+mod strangers;
