@@ -51,7 +51,7 @@ class Lab:
 
     def swap(self):
         """Scenarios mixed with the Go plugins."""
-        return [swap.run(self.bin, self.reference, self.known, self.only)]
+        return [swap.run(self.bin, self.reference, self.known, self.only, share=self.share)]
 
     def runtimes(self):
         """libcni, containerd, podman."""
@@ -91,7 +91,7 @@ def main():
                                   "default: build and install this checkout's")
     ap.add_argument("--only", action="append", default=[], help="suites or scenarios whose name has this (repeatable)")
     ap.add_argument("--seed", type=int, default=1, metavar="N", help="first seed of the random chains, and where --every begins (default 1)")
-    ap.add_argument("--every", type=int, default=1, metavar="N", help="of the side-by-side scenarios every N-th only")
+    ap.add_argument("--every", type=int, default=1, metavar="N", help="of the scenarios side by side and swapped every N-th only")
     ap.add_argument("--count", type=int, default=random_chains.COUNT, metavar="N", help="how many random chains (default %(default)s)")
     ap.add_argument("--allow-skip", action="store_true", help="a lane that cannot run is no failure (not under CI=true)")
     ap.add_argument("--update-readme", action="store_true", help="put the tables into README.md")

@@ -58,14 +58,19 @@ def run(bindir, reference, known, only=(), without=None, share=slice(None)):
     """The lane; returns (table, list of shortfalls). In the full kernel WITHOUT are the features of the running one; of
     the scenarios SHARE is taken."""
     scenarios = chosen(only, without)[share]
-    title = "Side by side with the Go plugins" + (", full kernel" if without is not None else "")
-    title += "" if share.step in (None, 1) else ", every %d. scenario from the %d. on" % (share.step, share.start + 1)
-    tally, problems = Tally(title), []
+    tally, problems = Tally(title("Side by side with the Go plugins", without, share)), []
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
         jobs = [(s, pool.submit(differences, s, bindir, reference)) for s in scenarios]
         for scenario, job in jobs:
             problems += tally.judge(scenario, job, known)
     return tally.table(), problems
+
+
+def title(what, without, share):
+    """A table's: where it was run, and which part of it."""
+    where = ", full kernel" if without is not None else ""
+    part = "" if share.step in (None, 1) else ", every %d. scenario from the %d. on" % (share.step, share.start + 1)
+    return what + where + part
 
 
 def _listed(name, found):

@@ -24,10 +24,11 @@ TURNS = {
 MANY = ["c%d" % n for n in range(1, 9)]
 
 
-def run(bindir, reference, known, only=(), without=None):
-    """The lane; returns (table, list of shortfalls). In the full kernel WITHOUT are the features of the running one."""
-    scenarios = [s for s in lane.chosen(only, without) if s.get("swap")]
-    tally, problems = Tally("Swapped with the Go plugins" + (", full kernel" if without is not None else "")), []
+def run(bindir, reference, known, only=(), without=None, share=slice(None)):
+    """The lane; returns (table, list of shortfalls). In the full kernel WITHOUT are the features of the running one; of
+    the scenarios SHARE is taken."""
+    scenarios = [s for s in lane.chosen(only, without) if s.get("swap")][share]
+    tally, problems = Tally(lane.title("Swapped with the Go plugins", without, share)), []
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
         controls = {s["name"]: pool.submit(lane.played, s, {"a": reference, "b": reference}) for s in scenarios}
         jobs = [(s, label, pool.submit(_differences, s, bindir, reference, rule, controls[s["name"]]))
