@@ -183,7 +183,7 @@ impl Conversation<'_> {
 pub(crate) fn release(client: &Client, ifname: &str, lease: &Lease) -> Result<(), ExchangeError> {
     let Some(server) = lease.server else { return Ok(()) };
     let port = open(ifname)?;
-    let message = client.release(port.mac, lease)?;
+    let message = client.release(port.mac, lease.address, server)?;
     for to in lease.hop.into_iter().chain([EVERYBODY]) {
         port.send_to(to, lease.address, server, &message.bytes)
             .map_err(|source| ExchangeError::Io { doing: "failed to send DHCPRELEASE", source })?;

@@ -8,7 +8,6 @@ use dhcproto::error::EncodeError;
 use dhcproto::v4::borrowed;
 use dhcproto::v4::{DhcpOption, Flags, Message, MessageType, Opcode, OptionCode, UnknownOption};
 
-use crate::lease::Lease;
 use crate::options::Options;
 
 /// Who asks, and what all requests have in common.
@@ -105,11 +104,16 @@ impl Client {
         finished(&message)
     }
 
-    /// The end of a lease.
-    pub(crate) fn release(&self, mac: [u8; 6], lease: &Lease) -> Result<Outgoing, EncodeError> {
+    /// The end of the lease of an address that the server granted.
+    pub(crate) fn release(
+        &self,
+        mac: [u8; 6],
+        address: Ipv4Addr,
+        server: Ipv4Addr,
+    ) -> Result<Outgoing, EncodeError> {
         let mut message = self.message(mac, MessageType::Release);
-        message.set_ciaddr(lease.address);
-        lease.server.map(|server| message.opts_mut().insert(DhcpOption::ServerIdentifier(server)));
+        message.set_ciaddr(address);
+        message.opts_mut().insert(DhcpOption::ServerIdentifier(server));
         finished(&message)
     }
 

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
-use std::path::PathBuf;
-
 use cnibox_harness::Input;
-use cnibox_netlink::errno;
 use cnibox_spec::{Code, DecodeError, Dns};
 use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, Verb};
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::find;
+use crate::bus::{self, DriverError};
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +46,8 @@ pub(crate) enum ConfigError {
     DeviceId(String),
     #[error("specify either \"device\", \"hwaddr\", \"kernelpath\" or \"pciBusID\"")]
     NoDevice,
-    #[error("error with host device: lstat {}: {}", .path.display(), errno::io_text(.source))]
-    Driver { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Driver(DriverError),
 }
 
 impl Coded for ConfigError {
@@ -58,7 +55,7 @@ impl Coded for ConfigError {
         match self {
             Self::Decode(_) => Code::DECODING_FAILURE,
             Self::NoDevice | Self::DeviceId(_) => Code::INVALID_CONFIG,
-            Self::Driver { .. } => Code::INTERNAL,
+            Self::Driver(_) => Code::INTERNAL,
         }
     }
 }
@@ -104,8 +101,8 @@ impl Config {
         }
         let mut dpdk = shape.dpdk;
         if !shape.pci.is_empty() {
-            dpdk = match find::has_userspace_driver(&shape.pci) {
-                Err(error) if used => return Err(error.into()),
+            dpdk = match bus::has_userspace_driver(&shape.pci) {
+                Err(error) if used => return Err(ConfigError::Driver(error).into()),
                 found => found.unwrap_or(dpdk),
             };
         }
@@ -142,10 +139,10 @@ fn device_of_id(id: &str) -> Result<Option<Device>, ConfigError> {
     if id.is_empty() {
         return Ok(None);
     }
-    let is_on = |bus: &str| !id.contains('/') && !id.starts_with('.') && find::on_bus(bus, id).exists();
-    if is_on(find::PCI) {
+    let is_on = |bus: &str| !id.contains('/') && !id.starts_with('.') && bus::on_bus(bus, id).exists();
+    if is_on(bus::PCI) {
         Ok(Some(Device::Pci(id.to_owned())))
-    } else if is_on(find::AUXILIARY) {
+    } else if is_on(bus::AUXILIARY) {
         Ok(Some(Device::Auxiliary(id.to_owned())))
     } else {
         Err(ConfigError::DeviceId(id.to_owned()))

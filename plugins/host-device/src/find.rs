@@ -9,7 +9,8 @@ use cnibox_spec::Code;
 use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
 
-use crate::config::{ConfigError, Device};
+use crate::bus::{AUXILIARY, PCI, on_bus};
+use crate::config::Device;
 
 /// Why there is no device.
 #[derive(Debug, Error)]
@@ -99,29 +100,4 @@ fn sorted_names(directory: &Path) -> std::io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether the PCI device is a userspace program's and no network interface.
-pub(crate) fn has_userspace_driver(address: &str) -> Result<bool, ConfigError> {
-    let device = on_bus(PCI, address);
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        |source| ConfigError::Driver { path, source }
-    };
-    let device = device.canonicalize().map_err(failed(&device))?;
-    let link = device.join("driver");
-    let driver = link.canonicalize().map_err(failed(&link))?;
-    let name = driver.file_name().unwrap_or_default();
-    Ok(USERSPACE_DRIVERS.iter().any(|known| name == *known))
-}
-
-/// The directory of a bus's device.
-pub(crate) fn on_bus(bus: &str, device: &str) -> PathBuf {
-    Path::new(bus).join(device.trim_start_matches('/'))
-}
-
-/// The devices of the PCI bus.
-pub(crate) const PCI: &str = "/sys/bus/pci/devices";
-/// The devices of the auxiliary bus.
-pub(crate) const AUXILIARY: &str = "/sys/bus/auxiliary/devices";
 const NET: &str = "net";
-/// Drivers that hand a device to a userspace program.
-const USERSPACE_DRIVERS: &[&str] = &["vfio-pci", "uio_pci_generic", "igb_uio"];

@@ -4,6 +4,7 @@
 //! The device's name on the host is in its `ifalias` meanwhile. A device that a userspace driver (DPDK) has is no
 //! network interface, and only its addresses are managed.
 
+mod bus;
 mod config;
 mod find;
 

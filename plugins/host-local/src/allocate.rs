@@ -8,7 +8,7 @@ use ipnetwork::IpNetwork;
 
 use crate::config::Config;
 use crate::error::{AllocateError, SetError, StoreError};
-use crate::files::Owner;
+use crate::owner::Owner;
 use crate::range::{Range, RangeSet, Stretch};
 use crate::sticky;
 use crate::store::{Reserved, Store};

@@ -13,8 +13,9 @@ use nix::sys::stat::{FileStat, futimens};
 use nix::sys::time::TimeSpec;
 
 use crate::error::FileError;
-use crate::files::{Owner, StateDir};
+use crate::files::StateDir;
 use crate::index::{Index, PAGE, Page, Pages, Stamp};
+use crate::owner::Owner;
 use crate::scan::{Scan, Stray};
 use crate::{boot, fnv};
 

@@ -11,7 +11,7 @@ use cnibox_spec::{ArgsError, Code, DecodeError};
 use cnibox_sys::{Coded, Failure};
 use thiserror::Error;
 
-use crate::files::Owner;
+use crate::owner::Owner;
 use crate::range::RangeError;
 
 /// A configuration that cannot be used.

@@ -7,7 +7,6 @@
 //! not at all. The content is written to a file without a name, its write-back is started (so that a journalling file
 //! system commits the data before the name), and only then does it get its name, which fails when that exists.
 
-use std::fmt;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
@@ -15,13 +14,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use cnibox_spec::{ContainerId, IfName};
 use nix::errno::Errno;
 use nix::fcntl::{self, AT_FDCWD, AtFlags, OFlag, PosixFadviseAdvice, posix_fadvise};
 use nix::sys::stat::{FileStat, Mode, fstat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use crate::error::FileError;
+use crate::owner::Owner;
 
 /// The file that is locked.
 pub(crate) const LOCK: &str = "lock";
@@ -32,60 +31,6 @@ pub(crate) const RESERVING: &str = ".reserving";
 
 /// The most that is read of a state file, in bytes.
 const CONTENT_LIMIT: u64 = 64 << 10;
-
-/// Whose a reservation is, as its file says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Owner(String);
-
-impl Owner {
-    /// An attachment: `<container>\r\n<interface>`.
-    pub(crate) fn new(container: &ContainerId, ifname: &IfName) -> Self {
-        Self(format!("{container}\r\n{ifname}"))
-    }
-
-    /// The container alone, as releases wrote it that did not store the interface.
-    pub(crate) fn bare(container: &ContainerId) -> Self {
-        Self(container.as_str().to_owned())
-    }
-
-    /// What a file says, surrounding blanks removed. `None` for what no plugin and no person would have written
-    /// and only a crash leaves behind: nothing at all, control characters, no text.
-    pub(crate) fn read(content: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(content).ok()?.trim();
-        let damaged = |c: char| c.is_control() && !c.is_whitespace();
-        (!text.is_empty() && !text.contains(damaged)).then(|| Self(text.to_owned()))
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The container's part.
-    pub(crate) fn container(&self) -> &str {
-        self.0.split_once("\r\n").map_or(self.as_str(), |(container, _)| container)
-    }
-
-    /// The interface's part, when there is one.
-    pub(crate) fn ifname(&self) -> Option<&str> {
-        self.0.split_once("\r\n").map(|(_, ifname)| ifname)
-    }
-
-    /// Whether this is what a plugin writes; a person's note is not.
-    pub(crate) fn is_attachment(&self) -> bool {
-        ContainerId::new(self.container()).is_ok()
-            && self.ifname().is_none_or(|name| IfName::new(name).is_ok())
-    }
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ifname() {
-            _ if !self.is_attachment() => write!(f, "{:?}", self.0),
-            Some(ifname) => write!(f, "container {} interface {ifname}", self.container()),
-            None => write!(f, "container {}", self.container()),
-        }
-    }
-}
 
 /// What stands at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -270,25 +215,5 @@ fn make_dirs(path: &Path) -> Result<(), FileError> {
     match DirBuilder::new().mode(0o755).create(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         made => made.map_err(failed),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn owner(text: &str) -> Option<String> {
-        Owner::read(text.as_bytes()).map(|owner| owner.to_string())
-    }
-
-    #[test]
-    fn owners_are_read_with_blanks_around_them() {
-        assert_eq!(owner(" c1\r\neth0\n"), Some("container c1 interface eth0".into()));
-        assert_eq!(owner("c1"), Some("container c1".into()));
-        assert_eq!(owner("for the printer"), Some("\"for the printer\"".into()));
-        for debris in ["", "\r\n", "\0\0\0", "c1\r\n\0"] {
-            assert_eq!(owner(debris), None, "{debris:?}");
-        }
-        assert_eq!(Owner::read(b"\xff\xfe"), None);
     }
 }

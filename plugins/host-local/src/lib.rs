@@ -27,6 +27,7 @@ mod files;
 mod fnv;
 mod index;
 mod lock;
+mod owner;
 mod range;
 mod resolv;
 mod scan;

@@ -12,7 +12,8 @@ use nix::sys::stat::{Mode, SFlag, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::error::FileError;
-use crate::files::{Holder, LAST_RESERVED, LOCK, Owner, RESERVING, StateDir};
+use crate::files::{Holder, LAST_RESERVED, LOCK, RESERVING, StateDir};
+use crate::owner::Owner;
 use crate::{boot, sticky};
 
 /// Everything in a state directory.

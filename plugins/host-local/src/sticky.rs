@@ -13,8 +13,9 @@ use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
 use crate::error::FileError;
-use crate::files::{OWNER_ONLY, Owner, StateDir};
+use crate::files::{OWNER_ONLY, StateDir};
 use crate::fnv;
+use crate::owner::Owner;
 use crate::range::{from_bits, to_bits};
 
 /// The file's name.

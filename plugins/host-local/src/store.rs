@@ -13,8 +13,9 @@ use cnibox_spec::Attachment;
 use crate::boot;
 use crate::catalog::Catalog;
 use crate::error::{FileError, StoreError};
-use crate::files::{Holder, Owner, StateDir};
+use crate::files::{Holder, StateDir};
 use crate::lock::{Lock, PATIENCE};
+use crate::owner::Owner;
 
 /// Where the index lives and how long the lock is waited for.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use thiserror::Error as ThisError;
 use crate::allowlist;
 use crate::backup::{Backup, BackupFile};
 use crate::config::{Config, LinkPlan};
-use crate::detach::memo;
+use crate::detach::{MEMORY, memo};
 use crate::sysctls::SysctlName;
 
 /// What the kernel refused.
@@ -121,6 +121,3 @@ pub(crate) fn result(request: &Request<'_, Config, AddArgs>, previous: &CniResul
     }
     result
 }
-
-/// The name under which backups are remembered.
-pub(crate) const MEMORY: &str = "tuning";

@@ -5,7 +5,6 @@ use cnibox_harness::{DelArgs, GcArgs, Request};
 use cnibox_spec::{Attachment, NetnsPath, NetworkName};
 use cnibox_sys::{Failure, Memo, Memory, Place, Sys};
 
-use crate::apply::MEMORY;
 use crate::backup::{Backup, BackupFile};
 use crate::config::Config;
 
@@ -77,3 +76,6 @@ pub(crate) fn memo(network: &NetworkName, container: &str, ifname: &str) -> Memo
         notes: Vec::new(),
     }
 }
+
+/// The name under which backups are remembered.
+pub(crate) const MEMORY: &str = "tuning";

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use cnibox_testkit::Sandbox;
 use serde_json::{Map, Value, json};
 
-use crate::host::Pod;
+use crate::pod::Pod;
 use crate::samples::Samples;
 
 /// A configuration list and the directory its plugins are in.

@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::chain::Chain;
-use crate::host::{self, Pod};
+use crate::host;
 use crate::options::Options;
+use crate::pod::Pod;
 use crate::report::{Section, times};
 use crate::samples::Samples;
 use crate::turns::{Side, side_by_side};

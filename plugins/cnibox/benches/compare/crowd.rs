@@ -7,8 +7,9 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::chain::Chain;
-use crate::host::{self, Pod};
+use crate::host;
 use crate::options::Options;
+use crate::pod::Pod;
 use crate::report::{Section, ms, times};
 use crate::samples::{Samples, median};
 use crate::turns::{Side, side_by_side};

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 use crate::chain::{WHOLE, timed};
-use crate::host::Pod;
+use crate::pod::Pod;
 use crate::samples::Samples;
 
 /// Attaches a pod to the bridge `nomad`, which must exist with the chains that all containers share.

@@ -6,8 +6,9 @@ use cnibox_testkit::{Sandbox, diff};
 
 use crate::chain::{Chain, WHOLE};
 use crate::floor;
-use crate::host::{self, Network, Pod};
+use crate::host::{self, Network};
 use crate::options::Options;
+use crate::pod::Pod;
 use crate::report::{Section, ms, times};
 use crate::samples::Samples;
 use crate::turns::{Side, Turn, side_by_side};

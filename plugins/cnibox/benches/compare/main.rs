@@ -13,6 +13,7 @@ mod host;
 mod machine;
 mod options;
 mod plugins;
+mod pod;
 mod pool;
 mod report;
 mod samples;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::chain::Chain;
 use crate::costs;
-use crate::host::Pod;
 use crate::options::Options;
+use crate::pod::Pod;
 use crate::report::{Section, ms, times};
 use crate::samples::Samples;
 use crate::services::{BUS, Service};

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use crate::chain::{Chain, WHOLE};
-use crate::host::Pod;
 use crate::options::Options;
+use crate::pod::Pod;
 use crate::report::{Section, ms, times};
 use crate::samples::Samples;
 use crate::turns::{Side, Turn, side_by_side};

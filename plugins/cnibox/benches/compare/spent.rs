@@ -9,8 +9,9 @@ use cnibox_testkit::Sandbox;
 
 use crate::chain::WHOLE;
 use crate::costs::{behind, take};
-use crate::host::{self, Pod};
+use crate::host;
 use crate::options::Options;
+use crate::pod::Pod;
 use crate::report::{Section, ms, times};
 use crate::samples::{Samples, median};
 use crate::turns::{Side, side_by_side};
