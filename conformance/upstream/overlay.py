@@ -95,6 +95,10 @@ def _rewrite_test(suite, src):
                   ('exec.LookPath("cnitool")', 'cniShimCountLookPath(exec.LookPath("cnitool"))')]
     if suite == "firewall":
         edits.append(("return busAddr, cmd", "cniShimBusAddr = busAddr\n\treturn busAddr, cmd"))
+    if suite == "dhcp":
+        # The server starts beside a spec that swaps os.Stdout for a pipe, reads it to its end, and waits for ever when
+        # the server was late and has got the pipe.
+        edits.append(("s.cmd.Stdout = os.Stdout", "s.cmd.Stdout = os.Stderr"))
     for old, new in edits:
         src = src.replace(old, new)
     return src
