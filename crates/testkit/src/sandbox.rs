@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use cnibox_netns::{NetNs, create_at};
 use nix::mount::{MsFlags, mount};
@@ -107,6 +108,19 @@ impl Sandbox {
         let path = PathBuf::from("/run/netns").join(&id);
         let netns = create_at(&path).expect("create the pod's namespace");
         Container { id, path, netns }
+    }
+
+    /// Waits until a pod has the route to an IPv6 address of its own, which the kernel makes on a work queue, some time
+    /// after the address.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn await_local_route(&self, pod: &Container, address: &str) {
+        let patience = Instant::now() + Duration::from_secs(5);
+        while !self.run_in(pod, "ip", &["-6", "route", "show", "table", "local"]).contains(address) {
+            assert!(Instant::now() < patience, "no local route to {address}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Runs a command in the sandbox's network and returns what it printed.

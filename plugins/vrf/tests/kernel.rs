@@ -63,6 +63,7 @@ fn connected(net: &Sandbox) -> Container {
     ] {
         net.run_in(&pod, "ip", &args.split(' ').collect::<Vec<_>>());
     }
+    net.await_local_route(&pod, "2001:db8::2 ");
     pod
 }
 
