@@ -9,11 +9,24 @@ use cnibox_plugins_fuzz::call;
 use cnibox_sys::Entry;
 
 const PLUGINS: &[Entry] = &[
+    run::<cnibox_bandwidth::Bandwidth>,
     run::<cnibox_bridge::Bridge>,
+    run::<cnibox_dhcp::Dhcp>,
+    run::<cnibox_dummy::Dummy>,
     run::<cnibox_firewall::Firewall>,
+    run::<cnibox_host_device::HostDevice>,
     run::<cnibox_host_local::HostLocal>,
+    run::<cnibox_ipvlan::Ipvlan>,
     run::<cnibox_loopback::Loopback>,
+    run::<cnibox_macvlan::Macvlan>,
     run::<cnibox_portmap::Portmap>,
+    run::<cnibox_ptp::Ptp>,
+    run::<cnibox_sbr::Sbr>,
+    run::<cnibox_static::Static>,
+    run::<cnibox_tap::Tap>,
+    run::<cnibox_tuning::Tuning>,
+    run::<cnibox_vlan::Vlan>,
+    run::<cnibox_vrf::Vrf>,
 ];
 
 fn main() -> ExitCode {
