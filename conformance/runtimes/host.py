@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host the runtimes work on: a sandbox with an outside machine, a root file system, and a look at what is left."""
 import json
+import glob
 import os
 import re
 import shutil
@@ -63,7 +64,7 @@ def _control_groups():
 def _libraries(packages):
     """Lets unpacked programs find unpacked libraries, also where a runtime clears the environment."""
     with open("/etc/ld.so.conf.d/lab.conf", "w") as f:
-        f.write(packages + "/usr/lib/x86_64-linux-gnu\n")
+        f.write("".join(d + "\n" for d in glob.glob(packages + "/usr/lib/*-linux-gnu") + glob.glob(packages + "/lib/*-linux-gnu")))
     shell("[ ! -d /var/cache/ldconfig ] || mount -t tmpfs tmpfs /var/cache/ldconfig; ldconfig")
 
 

@@ -5,19 +5,20 @@ Nothing is installed: podman would bring another set of CNI plugins along and
 restart services. The libcni driver is compiled from Debian's Go library.
 """
 import glob
+import hashlib
 import os
 import shutil
 
 from ..upstream.debian import Apt, sh, unpack
 
-PACKAGES = """podman containerd runc crun conmon libgpgme11 libassuan0 libsubid4 libyajl2 libdevmapper1.02.1 libseccomp2
+PACKAGES = """podman containerd runc crun conmon libgpgme11 libassuan0 libsubid4 libyajl2 libdevmapper1.02.1 libseccomp2 libglib2.0-0
 golang-github-containers-common golang-github-containers-image busybox-static""".split()
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def ready(cache):
     """The directory the packages are unpacked in; also compiles the driver."""
-    root = os.path.join(cache.root, "runtimes")
+    root = os.path.join(cache.root, "runtimes-" + hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:8])
     if not os.path.exists(root):
         debs, new = os.path.join(cache.root, "runtimes-debs"), root + ".new"
         for d in (debs, new):
