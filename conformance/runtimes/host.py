@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host the runtimes work on: a sandbox with an outside machine, a root file system, and a look at what is left."""
-import json
 import glob
+import json
 import os
 import re
 import shutil
