@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use cnibox_testkit::{Sandbox, sandbox};
+use cnibox_testkit::{Sandbox, sandbox, skip};
 use serde_json::{Value, json};
 
 fn conf(dir: &Path) -> String {
@@ -22,18 +22,21 @@ fn conf(dir: &Path) -> String {
 }
 
 fn start(net: &Sandbox, verb: &str, container: &str, conf: &str) -> Child {
-    let mut child = Command::new(net.cni_path().join("host-local"))
-        .arg0("host-local")
+    let mut command = Command::new(net.cni_path().join("host-local"));
+    begin(command.arg0("host-local"), verb, container, conf).unwrap()
+}
+
+fn begin(command: &mut Command, verb: &str, container: &str, conf: &str) -> std::io::Result<Child> {
+    let mut child = command
         .env_clear()
         .envs([("CNI_COMMAND", verb), ("CNI_CONTAINERID", container), ("CNI_IFNAME", "eth0")])
         .envs([("CNI_NETNS", "/nowhere"), ("CNI_PATH", "/nowhere")])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+        .spawn()?;
     let _ = child.stdin.take().unwrap().write_all(conf.as_bytes());
-    child
+    Ok(child)
 }
 
 fn call(net: &Sandbox, verb: &str, container: &str, conf: &str) -> (bool, Value) {
@@ -96,6 +99,36 @@ fn a_call_killed_at_any_moment_leaves_nothing_that_del_does_not_clear() {
         assert!(killed > moments / 10, "only {killed} calls were still running when they were killed");
         let (done, answer) = call(net, "ADD", "c-last", &conf);
         assert!(done, "{answer}");
+    });
+}
+
+#[test]
+fn a_call_killed_where_it_writes_leaves_whole_reservations() {
+    sandbox(|net| {
+        let dir = net.dir().join("state");
+        let conf = conf(&dir);
+        assert!(call(net, "ADD", "c-warm", &conf).0);
+        let mut killed = 0;
+        for nth in 1.. {
+            let container = format!("c{nth}");
+            let mut command = Command::new("strace");
+            command.args(["-qq", "-o", "/dev/null", "-e", "trace=write"]);
+            command.args(["-e", &format!("inject=write:signal=KILL:when={nth}")]);
+            command.arg(net.cni_path().join("host-local"));
+            let Ok(child) = begin(&mut command, "ADD", &container, &conf) else {
+                return skip("strace is not installed");
+            };
+            let output = child.wait_with_output().unwrap();
+            let made = reservations(&dir) - 2;
+            assert!(call(net, "DEL", &container, &conf).0);
+            assert_eq!(reservations(&dir), 2, "write {nth}");
+            if output.status.success() {
+                assert_eq!(made, 2);
+                break;
+            }
+            killed += 1;
+        }
+        assert!(killed >= 3, "two reservations and the answer: {killed} writes");
     });
 }
 
