@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from . import full_kernel, needs, self_test
+from . import full_kernel, kept, needs, self_test
 from .known import Known
 from .report import Table
 from .runtimes import lane as runtimes
@@ -24,6 +24,7 @@ from .upstream.debian import LabError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUT = os.path.join(ROOT, "target", "conformance")
+KEPT = os.path.join(OUT, "kept")
 REFERENCE = "reference"
 
 
@@ -94,7 +95,7 @@ def main():
     ap.add_argument("--every", type=int, default=1, metavar="N", help="of the scenarios side by side and swapped every N-th only")
     ap.add_argument("--count", type=int, default=random_chains.COUNT, metavar="N", help="how many random chains (default %(default)s)")
     ap.add_argument("--allow-skip", action="store_true", help="a lane that cannot run is no failure (not under CI=true)")
-    ap.add_argument("--update-readme", action="store_true", help="put the tables into README.md")
+    ap.add_argument("--update-readme", action="store_true", help="put the tables of each lane's last whole run into README.md")
     args = ap.parse_args()
     unknown = [l for l in args.lanes if l not in LANES]
     if unknown or os.geteuid() != 0:
@@ -110,7 +111,8 @@ class Session:
     def __init__(self, args):
         self.args, self.lab = args, Lab(args)
         self.times = Table("Lanes", ["lane", "verdict", "shortfalls", "seconds"])
-        self.sections, self.tables, self.failed = [], [], False
+        self.sections, self.failed = [], False
+        self.is_whole = not args.only and args.every == 1 and not args.bin
 
     def run(self):
         """All lanes; the exit status."""
@@ -123,10 +125,10 @@ class Session:
         return int(self.failed)
 
     def _readme(self):
-        """The tables without the lists of single findings, in a file."""
+        """The tables of each lane's last whole run, without the lists of single findings, in a file."""
         path = os.path.join(OUT, "readme.md")
         with open(path, "w", encoding="utf-8") as f:
-            f.write("\n".join([self.times.markdown()] + self.tables))
+            f.write(kept.markdown(KEPT, LANES))
         return path
 
     def _lane(self, name):
@@ -137,29 +139,33 @@ class Session:
         except (LabError, OSError, subprocess.SubprocessError) as e:
             results, skipped = [], str(e)
         problems = [p for _, found in results for p in found]
-        for table, _ in results:
-            print(table.markdown(), flush=True)
-            self.sections.append(table.markdown())
-            self.tables.append(table.markdown())
+        tables = [table.markdown() for table, _ in results]
+        for table in tables:
+            print(table, flush=True)
+        self.sections += tables
         for problem in problems:
             print("FAIL %s: %s" % (name, problem), flush=True)
-        self._verdict(name, problems, skipped, time.time() - start)
+        row = self._verdict(name, problems, skipped, time.time() - start)
+        if self.is_whole and not skipped:
+            kept.keep(KEPT, name, row, tables)
 
     def _verdict(self, name, problems, skipped, seconds):
+        """Notes how a lane ended; its row, without the name."""
         if skipped:
             print("SKIP %s: %s" % (name, skipped), flush=True)
             self.failed |= not self.args.allow_skip or os.environ.get("CI") == "true"
         self.failed |= bool(problems)
         verdict = "could not run" if skipped else "red" if problems else "green"
-        self.times.add(name, verdict, len(problems), "%.0f" % seconds)
+        row = [verdict, len(problems), "%.0f" % seconds]
+        self.times.add(name, *row)
         if problems:
             self.sections.append("\n".join(["Shortfalls of %s:" % name, "", "```"] + problems + ["```", ""]))
+        return row
 
     def _write(self):
         """The report: lane times first, then every table."""
         os.makedirs(OUT, exist_ok=True)
-        partial = not self.args.only and self.args.every == 1 and self.args.bin != REFERENCE
-        for unused in self.lab.known.unused({"side-by-side"} if partial and "side-by-side" in self.args.lanes else set()):
+        for unused in self.lab.known.unused({"side-by-side"} if self.is_whole and "side-by-side" in self.args.lanes else set()):
             print("note: " + unused)
         with open(os.path.join(OUT, "report.md"), "w") as f:
             f.write("# Conformance report\n\nWritten by `scripts/conformance`.\n\n")

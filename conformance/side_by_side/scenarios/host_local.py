@@ -44,6 +44,7 @@ SCENARIOS += [scenario("host-local/" + name, local(**ipam), LIFE, version="1.1.0
     ("data-dir", dict(NET, dataDir="/run/other/place")),
     ("data-dir-of-nomad", dict(NET, dataDir="/var/run/cni")),
     ("key-case", {"SUBNET": "10.9.0.0/24", "RangeStart": "10.9.0.7"}),
+    ("key-twice", dict(NET, SUBNET="10.8.0.0/24")), ("key-twice-before", dict({"SUBNET": "10.8.0.0/24"}, **NET)),
     ("odd-keys", dict(NET, foo=1, gateway="", rangeStart=None, routes=None)),
 )]
 SCENARIOS += [

@@ -6,6 +6,7 @@ from .interfaces import DUAL, GONE, STATIC, V4, V6, args, check, sh
 PTP = {"type": "ptp", "ipam": dict(DUAL, routes=DUAL["routes"][:2])}
 BRIDGE = {"type": "bridge", "bridge": "br0", "isDefaultGateway": True, "ipMasq": True, "ipam": {"type": "host-local", "ranges": DUAL["ranges"]}}
 FLAT = dict(BRIDGE, ipMasq=False)
+PLAIN = dict(FLAT, isDefaultGateway=False, isGateway=True)  # for an IPAM plugin with a default route of its own
 BEFORE = {"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "mac": "02:00:00:00:70:01", "sandbox": "/run/netns/c1"}],
           "ips": [{"address": "10.60.0.2/24", "gateway": "10.60.0.1", "interface": 0}]}
 
@@ -166,7 +167,7 @@ def vrf(**fields):
 NEEDS = {"needs": ["vrf"]}
 SCENARIOS += [behind(FLAT, "version-%s" % v, vrf(), LIFE if v == VERSIONS[-1] else SHORT, version=v, **NEEDS) for v in VERSIONS]
 SCENARIOS += [behind(first, name, vrf(**fields), SHORT, swap=name in ("table", "bridge"), **NEEDS) for name, first, fields in (
-    ("table", FLAT, {"table": 1234}), ("table-zero", FLAT, {"table": 0}), ("table-main", FLAT, {"table": 254}), ("bridge", BRIDGE, {}), ("static", dict(FLAT, ipam=STATIC), {}), ("v6", dict(FLAT, ipam=V6), {}),
+    ("table", FLAT, {"table": 1234}), ("table-zero", FLAT, {"table": 0}), ("table-main", FLAT, {"table": 254}), ("bridge", BRIDGE, {}), ("static", dict(PLAIN, ipam=STATIC), {}), ("v6", dict(PLAIN, ipam=V6), {}),
     ("ptp", PTP, {}), ("key-case", FLAT, {"VRFName": "red", "TABLE": 7}))]
 SCENARIOS += [behind(FLAT, name, vrf(**fields), FAILS, **NEEDS) for name, fields in (
     ("no-name", {"vrfname": ""}), ("name-too-long", {"vrfname": "a" * 16}), ("name-slash", {"vrfname": "a/b"}), ("name-of-interface", {"vrfname": "eth0"}), ("name-of-other-kind", {"vrfname": "lo"}), ("table-too-large", {"table": 2 ** 32}))]

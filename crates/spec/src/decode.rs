@@ -258,18 +258,12 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 }
 
-/// The value of the field `name`: an exact key before one that differs in case, the last duplicate, `null`
-/// never.
+/// The value of the field `name`, whatever the case of the key; the last of several, `null` never. As in Go, a key that
+/// is exactly the name is no better than another.
 fn field<'a>(members: &'a [(String, Json)], name: &str) -> Option<&'a Json> {
     let name = name.rsplit("::").next().unwrap_or(name);
-    let find = |same: fn(&str, &str) -> bool| {
-        members
-            .iter()
-            .rev()
-            .find(|(key, value)| same(key, name) && *value != Json::Null)
-            .map(|(_, value)| value)
-    };
-    find(|key, name| key == name).or_else(|| find(str::eq_ignore_ascii_case))
+    let called = |(key, value): &&(String, Json)| key.eq_ignore_ascii_case(name) && *value != Json::Null;
+    members.iter().rev().find(called).map(|(_, value)| value)
 }
 
 struct Items<'a> {
@@ -389,6 +383,19 @@ mod tests {
 
     fn load(text: &str) -> Result<NetConf, String> {
         decode(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_last_key_of_a_field_counts_in_whatever_case() {
+        for (text, mtu) in [
+            (r#"{"mtu": 1, "MTU": 2}"#, 2),
+            (r#"{"MTU": 2, "mtu": 1}"#, 1),
+            (r#"{"Mtu": 3, "mtu": null}"#, 3),
+        ] {
+            let json = Json::parse(text.as_bytes()).unwrap();
+            assert_eq!(decode::<NetConf>(&json).unwrap().mtu, mtu, "{text}");
+            assert_eq!(json.member("mtu").is_none(), mtu == 3, "{text}");
+        }
     }
 
     #[test]

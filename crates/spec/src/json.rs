@@ -46,16 +46,8 @@ impl Json {
     #[must_use]
     pub fn member(&self, key: &str) -> Option<&Self> {
         let Self::Object(members) = self else { return None };
-        let matching = |exact: bool| {
-            members
-                .iter()
-                .rev()
-                .find(|(name, _)| if exact { name == key } else { name.eq_ignore_ascii_case(key) })
-        };
-        matching(true)
-            .or_else(|| matching(false))
-            .map(|(_, value)| value)
-            .filter(|value| **value != Self::Null)
+        let called = |(name, _): &&(String, Self)| name.eq_ignore_ascii_case(key);
+        members.iter().rev().find(called).map(|(_, value)| value).filter(|value| **value != Self::Null)
     }
 
     /// The text of a string.
