@@ -19,6 +19,7 @@ mod chain;
 mod diff;
 mod golden;
 mod probe;
+mod process;
 mod sandbox;
 mod snapshot;
 
@@ -27,5 +28,6 @@ pub use chain::{Attachment, Chain};
 pub use diff::diff;
 pub use golden::golden;
 pub use probe::{Server, ask_tcp, ask_udp, in_netns, ping, serve_tcp, serve_udp};
+pub use process::Process;
 pub use sandbox::{Container, Sandbox, lacks, sandbox, skip};
 pub use snapshot::Snapshot;

@@ -4,12 +4,12 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cnibox_harness::run;
 use cnibox_sys::{Env, Exit, Host, Registry};
-use cnibox_testkit::{Container, Sandbox, sandbox, skip};
+use cnibox_testkit::{Container, Process, Sandbox, sandbox, skip};
 use serde_json::{Value, json};
 
 /// One call of the plugin, in this process. Step `fail_at` fails.
@@ -94,44 +94,20 @@ fn add_limits_both_directions_and_del_leaves_nothing() {
     });
 }
 
-/// Waits for transfers in the pod. It ends with this.
-struct Iperf(Child);
-
-impl Drop for Iperf {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Iperf {
-    /// `None` after a skip.
-    fn start(pod: &Container) -> Option<Self> {
+/// Bits per second that arrive at a transfer from the host to the pod or, `--reverse`, the other way.
+fn transferred(net: &Sandbox, direction: &[&str]) -> f64 {
+    // Its first second, in which the burst goes through, does not count.
+    let args = ["--client", "10.9.0.2", "--time", "3", "--omit", "1", "--connect-timeout", "2000", "--json"];
+    let patience = Instant::now() + Duration::from_secs(10);
+    loop {
         let mut command = Command::new("iperf3");
-        command.arg("--server").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let Ok(server) = pod.netns.run(|| command.spawn()).unwrap() else {
-            skip("iperf3 is not installed");
-            return None;
-        };
-        Some(Self(server))
-    }
-
-    /// Bits per second that arrive, from the host to the pod or, `--reverse`, the other way.
-    fn measured(&self, net: &Sandbox, direction: &[&str]) -> f64 {
-        // Its first second, in which the burst goes through, does not count.
-        let args =
-            ["--client", "10.9.0.2", "--time", "3", "--omit", "1", "--connect-timeout", "2000", "--json"];
-        let patience = Instant::now() + Duration::from_secs(10);
-        loop {
-            let mut command = Command::new("iperf3");
-            let output = net.netns().run(|| command.args(args).args(direction).output()).unwrap().unwrap();
-            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-            match report["end"]["sum_received"]["bits_per_second"].as_f64() {
-                Some(rate) => return rate,
-                None => assert!(Instant::now() < patience, "{report}"),
-            }
-            std::thread::sleep(Duration::from_millis(50));
+        let output = net.netns().run(|| command.args(args).args(direction).output()).unwrap().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        match report["end"]["sum_received"]["bits_per_second"].as_f64() {
+            Some(rate) => return rate,
+            None => assert!(Instant::now() < patience, "{report}"),
         }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -141,12 +117,14 @@ fn transfers_have_the_rate_of_their_direction() {
         let pod = connected(net);
         net.run("ip", &["address", "add", "10.9.0.1/24", "dev", "host0"]);
         net.run_in(&pod, "ip", &["address", "add", "10.9.0.2/24", "dev", "eth0"]);
-        let Some(iperf) = Iperf::start(&pod) else { return };
-        let unlimited = iperf.measured(net, &[]);
+        let Ok(_server) = Process::start_in(&pod, Command::new("iperf3").arg("--server")) else {
+            return skip("iperf3 is not installed");
+        };
+        let unlimited = transferred(net, &[]);
         assert!(unlimited > 10.0 * 16e6, "{unlimited} bit/s before ADD");
         success("ADD", &pod, &conf(&pod));
         for (direction, rate) in [(&[][..], 8e6), (&["--reverse"], 16e6)] {
-            let measured = iperf.measured(net, direction);
+            let measured = transferred(net, direction);
             assert!((0.9 * rate..=1.1 * rate).contains(&measured), "{measured} bit/s, not {rate}");
         }
     });

@@ -2,11 +2,9 @@
 //! The README's networks, each of them run as it stands there.
 
 use std::collections::BTreeSet;
-use std::os::unix::net::UnixStream;
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use cnibox_testkit::{Chain, Sandbox, Snapshot, lacks, sandbox};
+use cnibox_testkit::{Chain, Process, Sandbox, Snapshot, lacks, sandbox};
 use serde_json::Value;
 
 const README: &str = include_str!("../../../README.md");
@@ -62,30 +60,13 @@ fn missing(net: &Sandbox, network: &Value) -> Option<&'static str> {
     lacking.map(|(kind, _)| *kind)
 }
 
-/// firewalld's part of the sandbox's system bus, the conformance lab's. It ends with this.
-struct Firewalld(Child);
-
-impl Drop for Firewalld {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Firewalld {
-    fn start() -> Self {
-        std::fs::create_dir("/run/dbus").expect("make the bus's directory");
-        let mut python = Command::new("python3");
-        python.args(["-B", "-m", "conformance.side_by_side.firewalld", BUS]);
-        python.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-        let this = Self(python.spawn().expect("start python3"));
-        let patience = Instant::now() + Duration::from_secs(10);
-        while UnixStream::connect(BUS).is_err() {
-            assert!(Instant::now() < patience, "nobody listens on {BUS}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        this
-    }
+/// firewalld's part of the sandbox's system bus, the conformance lab's.
+fn firewalld() -> Process {
+    std::fs::create_dir("/run/dbus").expect("make the bus's directory");
+    let mut python = Command::new("python3");
+    python.args(["-B", "-m", "conformance.side_by_side.firewalld", BUS]);
+    python.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    Process::start(&mut python).expect("start python3").listening(BUS)
 }
 
 const BUS: &str = "/run/dbus/system_bus_socket";
@@ -107,7 +88,7 @@ fn every_network_of_the_readme_lives() {
                 lacks(kind);
                 return;
             }
-            let _firewalld = types(&network).contains(&"firewall".to_owned()).then(Firewalld::start);
+            let _firewalld = types(&network).contains(&"firewall".to_owned()).then(firewalld);
             let chain = Chain::new(net, &network.to_string());
             let name = &network["name"];
             let pod = net.container();

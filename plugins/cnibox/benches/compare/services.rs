@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a plugin talks to besides the kernel.
 
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-use cnibox_testkit::Sandbox;
+use anyhow::{Context, Result};
+use cnibox_testkit::{Process, Sandbox};
 
 /// Processes that a plugin needs on its host.
 #[derive(Debug, Clone, Copy)]
@@ -16,18 +14,6 @@ pub(crate) enum Service {
     Dhcp,
     /// firewalld's part of the bus, the conformance lab's: it notes every call and answers at once.
     Firewalld,
-}
-
-/// A process that ends with this.
-#[derive(Debug)]
-pub(crate) struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Where [`Service::Firewalld`] listens, for the plugin's environment.
@@ -53,32 +39,18 @@ impl Service {
                     .args([&format!("--interface={far}"), "--dhcp-leasefile=/run/leases"]);
                 let mut daemon = Command::new(bin.join("dhcp"));
                 daemon.arg("daemon");
-                Ok(vec![start(server)?, listening(daemon, "/run/cni/dhcp.sock")?])
+                Ok(vec![start(server)?, start(daemon)?.listening("/run/cni/dhcp.sock")])
             }
             Self::Firewalld => {
                 let mut bus = Command::new("python3");
                 bus.args(["-m", "conformance.side_by_side.firewalld", "/run/bus"]);
                 bus.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-                Ok(vec![listening(bus, "/run/bus")?])
+                Ok(vec![start(bus)?.listening("/run/bus")])
             }
         }
     }
 }
 
 fn start(mut command: Command) -> Result<Process> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(Process(command.spawn().with_context(|| format!("start {:?}", command.get_program()))?))
-}
-
-fn listening(command: Command, socket: &str) -> Result<Process> {
-    let name = format!("{:?}", command.get_program());
-    let process = start(command)?;
-    let patience = Instant::now() + Duration::from_secs(10);
-    while UnixStream::connect(socket).is_err() {
-        if Instant::now() > patience {
-            bail!("{name} does not listen on {socket}");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(process)
+    Process::start(&mut command).with_context(|| format!("start {:?}", command.get_program()))
 }

@@ -3,27 +3,16 @@
 //! server, host ports. Real processes, dnsmasq as the server.
 
 use std::fs;
-use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cnibox_testkit::{Chain, Container, Sandbox, ping, sandbox, skip};
+use cnibox_testkit::{Chain, Container, Process, Sandbox, ping, sandbox, skip};
 use serde_json::json;
 
 use crate::world::supported;
 
 const CONFLIST: &str = include_str!("../nomad/macvlan-dhcp.conflist");
 const ARGS: &str = "IgnoreUnknown=true;NOMAD_JOB_ID=web;NOMAD_GROUP_NAME=api;NOMAD_ALLOC_ID=5f2a";
-
-/// A process that ends with this.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 #[track_caller]
 fn eventually(what: &str, done: impl Fn() -> bool) {
@@ -47,22 +36,18 @@ fn router(net: &Sandbox) -> Option<(Container, Process)> {
         .args(["--no-daemon", "--port=0", "--conf-file=/dev/null", "--no-ping", "--pid-file="])
         .args(["--dhcp-authoritative", "--interface=lan", "--dhcp-range=10.9.0.10,10.9.0.20,120"])
         .args(["--dhcp-option=6,10.9.0.254", "--dhcp-option=15,example.org"])
-        .arg(format!("--dhcp-leasefile={}", net.dir().join("leases").display()))
-        .stderr(Stdio::null());
-    let server = router.netns.run(|| command.spawn()).unwrap();
-    let Ok(server) = server else {
+        .arg(format!("--dhcp-leasefile={}", net.dir().join("leases").display()));
+    let Ok(server) = Process::start_in(&router, &mut command) else {
         skip("dnsmasq is not installed");
         return None;
     };
-    Some((router, Process(server)))
+    Some((router, server))
 }
 
 fn daemon(net: &Sandbox) -> Process {
     let mut command = Command::new(net.cni_path().join("dhcp"));
-    command.args(["daemon", "-timeout", "1s"]).stderr(Stdio::null());
-    let daemon = Process(net.netns().run(|| command.spawn()).unwrap().unwrap());
-    eventually("the daemon answers", || UnixStream::connect("/run/cni/dhcp.sock").is_ok());
-    daemon
+    command.args(["daemon", "-timeout", "1s"]);
+    Process::start(&mut command).unwrap().listening("/run/cni/dhcp.sock")
 }
 
 fn leases(net: &Sandbox) -> usize {

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cnibox_testkit::{Sandbox, sandbox, skip};
+use cnibox_testkit::{Process, Sandbox, sandbox, skip};
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
 
@@ -65,26 +65,13 @@ impl Member {
     }
 }
 
-/// Somebody who changes rules of their own all the time; stopped by its process ID.
-struct Busybody(Child);
-
-impl Busybody {
-    fn start() -> Self {
-        let script = "iptables -w -t nat -N MINE; nft add table inet mine; nft 'add chain inet mine c'; while :; do \
-            iptables -w -t nat -A MINE -s 192.0.2.7 -j RETURN || echo lost >>/run/testkit/busybody; \
-            iptables -w -t nat -D MINE -s 192.0.2.7 -j RETURN || echo lost >>/run/testkit/busybody; \
-            nft add rule inet mine c ip saddr 192.0.2.7 accept; nft flush chain inet mine c; sleep 0.01; done";
-        let mut shell = Command::new("sh");
-        shell.args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null());
-        Self(shell.spawn().expect("start a shell"))
-    }
-}
-
-impl Drop for Busybody {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Somebody who changes rules of their own all the time.
+fn busybody() -> Process {
+    let script = "iptables -w -t nat -N MINE; nft add table inet mine; nft 'add chain inet mine c'; while :; do \
+         iptables -w -t nat -A MINE -s 192.0.2.7 -j RETURN || echo lost >>/run/testkit/busybody; \
+         iptables -w -t nat -D MINE -s 192.0.2.7 -j RETURN || echo lost >>/run/testkit/busybody; \
+         nft add rule inet mine c ip saddr 192.0.2.7 accept; nft flush chain inet mine c; sleep 0.01; done";
+    Process::start(Command::new("sh").args(["-c", script])).expect("start a shell")
 }
 
 fn crowd(net: &Sandbox, size: usize, with_go: bool) -> Vec<Member> {
@@ -116,7 +103,7 @@ fn rush(net: &Sandbox, size: usize, with_go: bool) -> String {
     install();
     let members = crowd(net, size, with_go);
     let mut problem = String::new();
-    let busybody = Busybody::start();
+    let busybody = busybody();
     let (first, second) = members.split_at(size / 2);
     let mut complain = |member: &Member, what: &str, answer: &Answer| {
         if member.side == Side::Ours {
