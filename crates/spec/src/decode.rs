@@ -234,7 +234,7 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
         let members = self.json.members().ok_or_else(|| self.mismatch(structure))?;
         let structure = self.place.named(structure);
         let fields =
-            fields.iter().filter_map(|name| Some((*name, field(members, name)?))).collect::<Vec<_>>();
+            fields.iter().filter_map(|name| Some((*name, field(members, name, fields)?))).collect::<Vec<_>>();
         visitor.visit_map(Fields { fields: fields.into_iter(), value: None, structure, parent: self.place })
     }
 
@@ -259,11 +259,19 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
 }
 
 /// The value of the field `name`, whatever the case of the key; the last of several, `null` never. As in Go, a key that
-/// is exactly the name is no better than another.
-fn field<'a>(members: &'a [(String, Json)], name: &str) -> Option<&'a Json> {
-    let name = name.rsplit("::").next().unwrap_or(name);
-    let called = |(key, value): &&(String, Json)| key.eq_ignore_ascii_case(name) && *value != Json::Null;
+/// is exactly the name is no better than another, but one that is exactly the name of another of `fields` is that one's.
+fn field<'a>(members: &'a [(String, Json)], name: &str, fields: &[&str]) -> Option<&'a Json> {
+    let name = key_of(name);
+    let called = |(key, value): &&(String, Json)| {
+        let is_others = || key != name && fields.iter().any(|other| key_of(other) == key);
+        key.eq_ignore_ascii_case(name) && *value != Json::Null && !is_others()
+    };
     members.iter().rev().find(called).map(|(_, value)| value)
+}
+
+/// The key of a field whose name may say which structure it is of.
+fn key_of(field: &str) -> &str {
+    field.rsplit("::").next().unwrap_or(field)
 }
 
 struct Items<'a> {
@@ -383,6 +391,22 @@ mod tests {
 
     fn load(text: &str) -> Result<NetConf, String> {
         decode(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn fields_may_differ_in_case_only() {
+        #[derive(Deserialize)]
+        struct Address {
+            address: String,
+            #[serde(rename = "Address")]
+            parsed: i64,
+        }
+        let json = Json::parse(br#"{"address": "text", "Address": 5, "ADDRESS": 6}"#);
+        let error = decode::<Address>(&json.unwrap());
+        assert!(error.is_err(), "the last key is the first field's");
+        let json = Json::parse(br#"{"address": "text", "Address": 5}"#).unwrap();
+        let both = decode::<Address>(&json).unwrap();
+        assert_eq!((both.address.as_str(), both.parsed), ("text", 5));
     }
 
     #[test]

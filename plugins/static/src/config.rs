@@ -14,6 +14,7 @@ use cnibox_spec::{
 use cnibox_sys::Coded;
 use ipnetwork::IpNetwork;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use thiserror::Error;
 
 /// A checked configuration.
@@ -108,6 +109,9 @@ struct RouteList(Vec<Route>);
 #[serde(rename = "main.Address", default)]
 struct AddressShape {
     address: String,
+    /// The reference has a field of this name for itself, so that this key is no address in another case.
+    #[serde(rename = "Address")]
+    _parsed: IgnoredAny,
     gateway: NetAddr,
 }
 
