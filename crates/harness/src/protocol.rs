@@ -11,7 +11,7 @@ use cnibox_sys::{Env, Exit, Failure, Host, Memo, Sys, Verb};
 use serde::Deserialize;
 
 use crate::environment::{self, Command};
-use crate::{AddArgs, DelArgs, GcArgs, Input, NetConf, Plugin, Request};
+use crate::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, NetConf, Plugin, Request};
 
 /// The version told to runtimes: the reference's level that we are compatible with, then ours as build metadata
 /// (Nomad refuses a pre-release part, so there is none).
@@ -104,7 +104,7 @@ fn perform(
     let mut sys = Sys::new(host, stdin);
     match verb {
         Verb::Add => add(verbs, &input, add_args(&env)?, &mut sys).map(Some),
-        Verb::Check => (verbs.check)(&input, add_args(&env)?, &mut sys).map(|()| None),
+        Verb::Check => check(verbs, &input, add_args(&env)?, &mut sys).map(|()| None),
         Verb::Del => del(verbs, &input, del_args(&env)?, &mut sys).map(|()| None),
         Verb::Status => (verbs.status)(&input, &mut sys).map(|()| None),
         Verb::Gc => match conf.valid_attachments()? {
@@ -120,6 +120,7 @@ fn add(verbs: &Verbs, input: &Input<'_>, args: AddArgs, sys: &mut Sys<'_>) -> Re
     let AddArgs { container, netns, ifname } = args.clone();
     let network = &input.conf.network;
     let attachment = Memo::new(network, &container, &ifname);
+    sys.concerns(verbs.name, attachment.clone());
     // Whether it can be read is the plugin's business.
     let prev_result = input.conf.prev_result().ok().flatten();
     if verbs.remembered && sys.attempt(network, &container, &ifname) {
@@ -134,6 +135,9 @@ fn add(verbs: &Verbs, input: &Input<'_>, args: AddArgs, sys: &mut Sys<'_>) -> Re
         printed.map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
     });
     sys.attempt_ends();
+    if added.is_ok() {
+        sys.hints_noted();
+    }
     let marked = chained.map_or(Ok(()), |chained| sys.chained_add_ends(&chained, added.is_ok()));
     added.map_err(|mut failure| {
         if let Err(error) = marked {
@@ -143,9 +147,16 @@ fn add(verbs: &Verbs, input: &Input<'_>, args: AddArgs, sys: &mut Sys<'_>) -> Re
     })
 }
 
+fn check(verbs: &Verbs, input: &Input<'_>, args: CheckArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    sys.concerns(verbs.name, Memo::new(&input.conf.network, &args.container, &args.ifname));
+    (verbs.check)(input, args, sys)
+}
+
 fn del(verbs: &Verbs, input: &Input<'_>, args: DelArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let (container, ifname) = (args.container.clone(), args.ifname.clone());
+    sys.concerns(verbs.name, Memo::new(&input.conf.network, &container, &ifname));
     (verbs.del)(input, args, sys)?;
+    sys.hints_forgotten();
     sys.attempt_forgotten(&input.conf.network, &container, &ifname, verbs.remembered);
     Ok(())
 }
@@ -154,6 +165,7 @@ fn gc(verbs: &Verbs, input: &Input<'_>, args: GcArgs, sys: &mut Sys<'_>) -> Resu
     let valid = args.valid.clone();
     (verbs.gc)(input, args, sys)?;
     sys.attempts_forgotten(&input.conf.network, &valid, verbs.remembered);
+    sys.hints_collected(verbs.name, &input.conf.network, &valid);
     Ok(())
 }
 

@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 
 use crate::batch::{Position, RuleId, TableRef};
 use crate::error::{Error, Result};
+use crate::hint::Hint;
 use crate::kernel::expr::Expr;
-use crate::kernel::message::{ChainName, Messages, NewRule};
+use crate::kernel::message::{ChainName, Messages, NEW_RULE, NewRule};
 use crate::kernel::socket::{Refusal, Socket};
-use crate::kernel::tables::scan;
+use crate::kernel::tables::{RawRule, scan};
 use crate::plan::{Action, AnyRule, Listed, Reader, Step, Uses, Wanted};
 use crate::xt::Canon;
 use crate::{nft, xt};
@@ -57,42 +58,71 @@ impl Reader for Socket {
     }
 }
 
-/// Commits the steps if the ruleset still is of this generation; false if it is not, or if the answer got lost.
-pub(crate) fn commit(socket: &mut Socket, generation: u32, steps: &[Step], form: xt::Form) -> Result<bool> {
+/// Commits the steps if the ruleset still is of this generation, and says where rules were put in chains that were there
+/// before; `None` if it is not, or if the answer got lost.
+pub(crate) fn commit(
+    socket: &mut Socket,
+    generation: u32,
+    steps: &[Step],
+    form: xt::Form,
+) -> Result<Option<Vec<Hint>>> {
     let count = u32::try_from(steps.len()).unwrap_or(u32::MAX).saturating_add(2);
     let first = socket.sequence(count);
     let mut messages = Messages::new(first);
     messages.begin(generation);
-    for (table, action) in steps {
-        push(&mut messages, table, action, form)?;
+    for step in steps {
+        push(&mut messages, step, form, is_hidden_among_others(step, steps))?;
     }
     messages.end();
     if steps.iter().any(|(_, action)| action.deletes()) {
         socket.note_deletion();
     }
     // Whether the steps are done is for the next look to say.
-    let Some(refusals) = socket.transact(&messages.into_bytes())? else { return Ok(false) };
-    let Some(refusal) = refusals.into_iter().min_by_key(|refusal| refusal.seq) else { return Ok(true) };
+    let mut hints = Vec::new();
+    let refusals = socket.transact(&messages.into_bytes(), |message| {
+        let rule = RawRule::parse(message.body).filter(|_| message.kind == NEW_RULE);
+        if let (Some(rule), Some((table, Action::AddRule { chain, .. }))) =
+            (rule, step_of(message.seq, first, steps))
+        {
+            hints.push(Hint::new(table, chain, rule.handle));
+        }
+    })?;
+    let Some(refusals) = refusals else { return Ok(None) };
+    let Some(refusal) = refusals.into_iter().min_by_key(|refusal| refusal.seq) else {
+        return Ok(Some(hints));
+    };
     // kernel net/netfilter/nfnetlink.c: the generation differs
     if refusal.errno == ERESTART {
-        return Ok(false);
+        return Ok(None);
     }
     Err(failure(refusal, first, steps))
+}
+
+/// True for a rule that iptables' users share a chain with. One that the same steps make holds little else.
+fn is_hidden_among_others((table, action): &Step, steps: &[Step]) -> bool {
+    let (Action::AddRule { chain, .. }, TableRef::Xt(..)) = (action, table) else { return false };
+    !steps
+        .iter()
+        .any(|(of, step)| of == table && matches!(step, Action::AddChain(made) if made.name == *chain))
 }
 
 const ERESTART: i32 = 85;
 
 fn failure(refusal: Refusal, first: u32, steps: &[Step]) -> Error {
-    let index = refusal.seq.checked_sub(first + 1).and_then(|index| usize::try_from(index).ok());
-    let step = index.and_then(|index| steps.get(index));
-    let operation = match step {
+    let operation = match step_of(refusal.seq, first, steps) {
         Some((table, action)) => action.describe(table),
         None => "change the ruleset".to_owned(),
     };
     refusal.into_error(operation)
 }
 
-fn push(messages: &mut Messages, table: &TableRef, action: &Action, form: xt::Form) -> Result<()> {
+/// The step that a message of the transaction was for; the first message opens it.
+fn step_of(seq: u32, first: u32, steps: &[Step]) -> Option<&Step> {
+    let index = seq.checked_sub(first.checked_add(1)?)?;
+    steps.get(usize::try_from(index).ok()?)
+}
+
+fn push(messages: &mut Messages, (table, action): &Step, form: xt::Form, echo: bool) -> Result<()> {
     let family = table.family();
     match action {
         Action::AddTable { comment } => messages.new_table(family, table.name(), comment.as_deref()),
@@ -100,7 +130,7 @@ fn push(messages: &mut Messages, table: &TableRef, action: &Action, form: xt::Fo
         Action::AddRule { chain, rule, at } => {
             let encoded = encode(table, rule, form)?;
             let at_head = *at == Position::Head;
-            messages.new_rule(chain_name(table, chain), &encoded.as_message(at_head));
+            messages.new_rule(chain_name(table, chain), &encoded.as_message(at_head, echo));
         }
         Action::DeleteRule { chain, id: RuleId::Handle(handle) } => {
             messages.delete_rule(chain_name(table, chain), Some(*handle));
@@ -119,8 +149,8 @@ struct Encoded<'a> {
 }
 
 impl Encoded<'_> {
-    fn as_message(&self, at_head: bool) -> NewRule<'_> {
-        NewRule { exprs: &self.exprs, compat: self.compat, comment: self.comment, at_head }
+    fn as_message(&self, at_head: bool, echo: bool) -> NewRule<'_> {
+        NewRule { exprs: &self.exprs, compat: self.compat, comment: self.comment, at_head, echo }
     }
 }
 

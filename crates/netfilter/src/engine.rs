@@ -6,11 +6,12 @@ use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::batch::{Batch, Change, Op, RuleInfo, TableRef};
+use crate::batch::{Batch, Change, Op, RuleId, RuleInfo, TableRef};
 use crate::commit::commit;
 use crate::error::{Error, Result};
 use crate::exec::{self, Tool};
 use crate::flavour::{Flavour, find_tool, form_of};
+use crate::hint::Hint;
 use crate::kernel::socket::Socket;
 use crate::plan::{AnyRule, Reader, Step, Wanted, plan};
 use crate::xt::{self, Canon, Match};
@@ -55,6 +56,8 @@ pub struct Engine {
     flavour: Option<Flavour>,
     form: Option<xt::Form>,
     socket: Option<Socket>,
+    hints: Vec<Hint>,
+    added: Vec<Hint>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -79,7 +82,28 @@ impl Engine {
     /// the network namespace of the calling thread and keeps it.
     #[must_use]
     pub fn open(choice: Choice, path: &OsStr) -> Self {
-        Self { choice, path: path.to_owned(), iptables: None, flavour: None, form: None, socket: None }
+        Self {
+            choice,
+            path: path.to_owned(),
+            iptables: None,
+            flavour: None,
+            form: None,
+            socket: None,
+            hints: Vec::new(),
+            added: Vec::new(),
+        }
+    }
+
+    /// From now on rules are looked for in these places first. A chain that such a rule jumps to tells whether there are
+    /// more of them; a rule that jumps nowhere is taken to be the only one of its kind, as it was when it was added.
+    pub fn expect(&mut self, hints: impl IntoIterator<Item = Hint>) {
+        self.hints.extend(hints);
+    }
+
+    /// Where this engine put rules of the iptables dialect among others, over netlink.
+    #[must_use]
+    pub fn added(&self) -> &[Hint] {
+        &self.added
     }
 
     /// The flavour of the host's `iptables`, found without starting it.
@@ -140,11 +164,11 @@ impl Engine {
         let table = TableRef::Xt(family, table);
         let wanted: Vec<_> =
             rules.iter().map(|rule| Wanted::new(&AnyRule::Xt(rule.clone()), table.family())).collect();
-        let search = |reader: &mut dyn Reader| reader.search(&table, chain, &wanted);
+        let hints: Vec<_> = self.hints.iter().filter_map(|hint| hint.within(&table, chain)).collect();
         let found = if wanted.iter().any(Wanted::is_opaque) {
-            search(&mut self.tool(family))?
+            self.tool(family).search(&table, chain, &wanted)?
         } else {
-            self.read(&table, search)?
+            self.read(&table, |reader| search(reader, &table, chain, &wanted, &hints))?
         };
         Ok(rules.iter().zip(found).filter(|(_, found)| !found).map(|(rule, _)| rule).collect())
     }
@@ -204,13 +228,17 @@ impl Engine {
             return Ok(());
         }
         let form = self.form(changes);
-        let socket = self.socket()?;
+        let socket = socket(&mut self.socket)?;
         let (mut pause, deadline) = (FIRST_PAUSE, Instant::now() + PATIENCE);
         let mut attempts = 0;
         loop {
             let generation = socket.generation()?;
-            let steps = plan(changes, socket)?;
-            if steps.is_empty() || commit(socket, generation, &steps, form)? {
+            let steps = plan(changes, &self.hints, socket)?;
+            if steps.is_empty() {
+                return Ok(());
+            }
+            if let Some(added) = commit(socket, generation, &steps, form)? {
+                self.added.extend(added);
                 return Ok(());
             }
             attempts += 1;
@@ -227,7 +255,7 @@ impl Engine {
             return Ok(());
         }
         let mut tool = self.tool(family);
-        let steps = plan(changes, &mut tool)?;
+        let steps = plan(changes, &[], &mut tool)?;
         tool.restore(&steps)
     }
 
@@ -235,7 +263,7 @@ impl Engine {
         if changes.is_empty() {
             return Ok(());
         }
-        let steps: Vec<Step> = plan(changes, self.socket()?)?;
+        let steps: Vec<Step> = plan(changes, &[], self.socket()?)?;
         exec::run_nft(&self.path, &steps)
     }
 
@@ -261,11 +289,31 @@ impl Engine {
     }
 
     fn socket(&mut self) -> Result<&mut Socket> {
-        match &mut self.socket {
-            Some(socket) => Ok(socket),
-            none => Ok(none.insert(Socket::open()?)),
-        }
+        socket(&mut self.socket)
     }
+}
+
+fn socket(place: &mut Option<Socket>) -> Result<&mut Socket> {
+    match place {
+        Some(socket) => Ok(socket),
+        none => Ok(none.insert(Socket::open()?)),
+    }
+}
+
+/// As [`Reader::search`], with a look at the hinted rules first.
+fn search(
+    reader: &mut dyn Reader,
+    table: &TableRef,
+    chain: &str,
+    wanted: &[Wanted],
+    hints: &[RuleId],
+) -> Result<Vec<bool>> {
+    let mut hinted = Vec::new();
+    for id in hints {
+        hinted.extend(reader.rule(table, chain, id)?);
+    }
+    let found: Vec<_> = wanted.iter().map(|wanted| hinted.iter().any(|listed| wanted.is(listed))).collect();
+    if found.contains(&false) { reader.search(table, chain, wanted) } else { Ok(found) }
 }
 
 /// Between 0 and 1. Processes that were refused together must not come back together.

@@ -13,6 +13,7 @@ mod engine;
 mod error;
 mod exec;
 mod flavour;
+mod hint;
 mod kernel;
 pub mod nft;
 mod plan;
@@ -23,5 +24,6 @@ pub use batch::{Batch, Change, NftChanges, Op, Owner, Position, RuleId, RuleInfo
 pub use engine::{Choice, Engine};
 pub use error::{Error, Result};
 pub use flavour::Flavour;
+pub use hint::Hint;
 pub use kernel::limbo::sweep;
 pub use xt::Family;

@@ -12,6 +12,7 @@ pub(crate) use listed::{Listed, Wanted};
 
 use crate::batch::{Change, Op, Owner, Position, RuleId, TableRef};
 use crate::error::{Error, Result};
+use crate::hint::Hint;
 use crate::nft::Chain;
 use crate::{nft, xt};
 
@@ -103,9 +104,10 @@ impl Action {
 /// A step with its table.
 pub(crate) type Step = (TableRef, Action);
 
-/// The steps that make `changes` true.
-pub(crate) fn plan(changes: &[&Change], reader: &mut dyn Reader) -> Result<Vec<Step>> {
-    let mut planner = Planner { reader, views: HashMap::new(), tables: HashSet::new(), steps: Vec::new() };
+/// The steps that make `changes` true. Rules that are to go are looked for where `hints` say before all are read.
+pub(crate) fn plan(changes: &[&Change], hints: &[Hint], reader: &mut dyn Reader) -> Result<Vec<Step>> {
+    let mut planner =
+        Planner { reader, hints, views: HashMap::new(), tables: HashSet::new(), steps: Vec::new() };
     for change in changes {
         let table = change.table();
         match change {
@@ -118,6 +120,7 @@ pub(crate) fn plan(changes: &[&Change], reader: &mut dyn Reader) -> Result<Vec<S
 
 struct Planner<'r> {
     reader: &'r mut dyn Reader,
+    hints: &'r [Hint],
     views: HashMap<(TableRef, String), View>,
     /// Tables known to exist once the steps so far are done.
     tables: HashSet<TableRef>,
@@ -248,16 +251,23 @@ impl Planner<'_> {
         {
             return Ok(());
         }
+        let wanted = Wanted::new(&rule, table.family());
+        if let Some(listed) = self.hinted(table, chain)?.into_iter().find(|listed| wanted.is(listed)) {
+            return self.delete_unread(table, chain, &listed);
+        }
         let found = self.find(table, chain, &rule)?;
         self.delete_listed(table, chain, &found)
     }
 
     fn delete_owned(&mut self, table: &TableRef, chain: &str, owner: &Owner) -> Result<()> {
         self.withdraw(table, chain, |added| owner.owns(added.comment(), added.jump()))?;
-        if let Owner::JumpsTo(to) = owner
-            && self.view(table, to)?.found.is_none()
-        {
-            return Ok(());
+        if let Owner::JumpsTo(to) = owner {
+            if self.view(table, to)?.found.is_none() {
+                return Ok(());
+            }
+            if let Some(all) = self.hinted_jumps(table, chain, to)? {
+                return all.iter().try_for_each(|listed| self.delete_unread(table, chain, listed));
+            }
         }
         let rules = self.load(table, chain)?;
         let owned = |listed: &Listed| owner.owns(listed.comment().as_deref(), listed.jump().as_deref());
@@ -272,13 +282,44 @@ impl Planner<'_> {
             && !view.gone.contains(id)
             && let Some(listed) = self.reader.rule(table, chain, id)?
         {
-            self.forget_jump(table, listed.jump().as_deref())?;
-            self.view(table, chain)?.gone.push(id.clone());
-            self.step(table, Action::DeleteRule { chain: chain.to_owned(), id: id.clone() });
-            return Ok(());
+            return self.delete_unread(table, chain, &listed);
         }
         let known = self.load(table, chain)?.iter().position(|listed| listed.id() == *id);
         known.map_or(Ok(()), |index| self.delete_listed(table, chain, &[index]))
+    }
+
+    /// Deletes a rule of a chain whose other rules have not been read.
+    fn delete_unread(&mut self, table: &TableRef, chain: &str, listed: &Listed) -> Result<()> {
+        self.forget_jump(table, listed.jump().as_deref())?;
+        self.view(table, chain)?.gone.push(listed.id());
+        self.step(table, Action::DeleteRule { chain: chain.to_owned(), id: listed.id() });
+        Ok(())
+    }
+
+    /// What stands where hints say, as long as the chain has not been read.
+    fn hinted(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>> {
+        let hints = self.hints;
+        let mut hinted = Vec::new();
+        for id in hints.iter().filter_map(|hint| hint.within(table, chain)) {
+            let view = self.view(table, chain)?;
+            if view.rules.is_none() && !view.gone.contains(&id) {
+                hinted.extend(self.reader.rule(table, chain, &id)?);
+            }
+        }
+        Ok(hinted)
+    }
+
+    /// The rules that jump from `chain` to `to`, if hints lead to as many as the kernel counts.
+    fn hinted_jumps(&mut self, table: &TableRef, chain: &str, to: &str) -> Result<Option<Vec<Listed>>> {
+        let mut jumps = self.hinted(table, chain)?;
+        jumps.retain(|listed| listed.jump().as_deref() == Some(to));
+        let Some(Uses::RulesAndJumps(uses)) = self.view(table, to)?.found else { return Ok(None) };
+        if jumps.is_empty() {
+            return Ok(None);
+        }
+        self.load(table, to)?;
+        let counted = uses.saturating_sub(self.view(table, to)?.rules_found);
+        Ok((u32::try_from(jumps.len()) == Ok(counted)).then_some(jumps))
     }
 
     fn delete_listed(&mut self, table: &TableRef, chain: &str, indexes: &[usize]) -> Result<()> {

@@ -14,6 +14,7 @@ mod env;
 mod expect;
 mod failure;
 mod forwarding;
+mod hints;
 mod host;
 mod interface;
 mod labelled;

@@ -217,6 +217,14 @@ impl Sys<'_> {
         let chain = masquerade.chain();
         for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
             let table = TableRef::Xt(family, xt::Table::Nat);
+            if in_use.is_empty() {
+                let jumps = Owner::JumpsTo(chain.clone());
+                batch
+                    .xt(family, xt::Table::Nat)
+                    .delete_rules_where(POSTROUTING, jumps)
+                    .delete_chain_if_unreferenced(&chain);
+                continue;
+            }
             // Without the chain there can be no rule that jumps to it, and no need to read everybody's rules.
             if !self.engine()?.chain_exists(&table, &chain)? {
                 continue;

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use cnibox_spec::{ContainerId, IfName, NetworkName, sha512_prefix};
+use cnibox_spec::{Attachment, ContainerId, IfName, NetworkName, sha512_prefix};
 
 /// The memory of one plugin.
 #[derive(Clone, Debug)]
@@ -101,6 +101,18 @@ impl Memory {
     #[must_use]
     pub fn all(&self) -> Vec<Memo> {
         entries(&self.dir).flat_map(|dir| self.memos(&dir)).collect()
+    }
+
+    /// What is remembered of the network's attachments that are not among `valid`.
+    pub(crate) fn stale<'a>(
+        &self,
+        network: &'a NetworkName,
+        valid: &'a [Attachment],
+    ) -> impl Iterator<Item = Memo> + use<'a> {
+        let lives = |memo: &Memo| {
+            valid.iter().any(|live| live.container_id == memo.container && live.ifname == memo.ifname)
+        };
+        self.all().into_iter().filter(move |memo| memo.network == network.as_str() && !lives(memo))
     }
 
     fn memos(&self, dir: &Path) -> Vec<Memo> {

@@ -11,6 +11,7 @@ use cnibox_netns::NetNs;
 use cnibox_spec::NetnsPath;
 use thiserror::Error;
 
+use crate::hints::Hints;
 use crate::unfinished::Attempt;
 use crate::{Coded, Env, Failure, Host, Registry};
 
@@ -44,7 +45,8 @@ pub struct Sys<'h> {
     pub(crate) attempt: Option<Attempt>,
     host: Option<Rtnl>,
     pod: Option<Pod>,
-    engine: Option<Engine>,
+    pub(crate) engine: Option<Engine>,
+    pub(crate) hints: Option<Hints>,
 }
 
 impl<'h> Sys<'h> {
@@ -61,6 +63,7 @@ impl<'h> Sys<'h> {
             host: None,
             pod: None,
             engine: None,
+            hints: None,
         }
     }
 
@@ -168,7 +171,9 @@ impl<'h> Sys<'h> {
             Some(engine) => engine,
             None => {
                 let choice = self.env.var("CNIBOX_NETFILTER").parse()?;
-                Engine::open(choice, self.env.var_os("PATH").unwrap_or_default())
+                let mut engine = Engine::open(choice, self.env.var_os("PATH").unwrap_or_default());
+                engine.expect(self.hints.iter().flat_map(Hints::recall));
+                engine
             }
         };
         Ok(self.engine.insert(engine))

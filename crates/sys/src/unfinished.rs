@@ -99,7 +99,7 @@ impl Sys<'_> {
         valid: &[Attachment],
     ) -> Result<(), Failure> {
         let failures: Vec<_> =
-            stale(network, valid).filter_map(|memo| self.announced_links_del(&memo).err()).collect();
+            memory().stale(network, valid).filter_map(|memo| self.announced_links_del(&memo).err()).collect();
         Failure::collect(failures)
     }
 
@@ -144,17 +144,11 @@ impl Sys<'_> {
 
     /// So are all of the network that are not among `valid`.
     pub fn attempts_forgotten(&self, network: &NetworkName, valid: &[Attachment], made_by_caller: bool) {
-        stale(network, valid)
+        memory()
+            .stale(network, valid)
             .filter(|memo| made_by_caller || memo.notes.is_empty())
             .for_each(|memo| memory().forget(&memo));
     }
-}
-
-fn stale<'a>(network: &'a NetworkName, valid: &'a [Attachment]) -> impl Iterator<Item = Memo> + use<'a> {
-    let lives = |memo: &Memo| {
-        valid.iter().any(|live| live.container_id == memo.container && live.ifname == memo.ifname)
-    };
-    memory().all().into_iter().filter(move |memo| memo.network == network.as_str() && !lives(memo))
 }
 
 impl Memo {

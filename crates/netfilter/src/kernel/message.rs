@@ -32,6 +32,7 @@ const CHAIN_USERDATA: u16 = 12;
 
 const REQUEST: u16 = 1;
 const ACK: u16 = 4;
+const ECHO: u16 = 8;
 const DUMP: u16 = 0x300;
 const CREATE: u16 = 0x400;
 const APPEND: u16 = 0x800;
@@ -51,6 +52,8 @@ pub(crate) struct NewRule<'a> {
     pub(crate) compat: Option<(u8, bool)>,
     pub(crate) comment: Option<&'a str>,
     pub(crate) at_head: bool,
+    /// Whether the kernel is to send the rule back, which tells its handle.
+    pub(crate) echo: bool,
 }
 
 /// Messages one behind the other, numbered from `first_seq`.
@@ -131,7 +134,8 @@ impl Messages {
 
     pub(crate) fn new_rule(&mut self, chain: ChainName<'_>, rule: &NewRule<'_>) {
         let place = if rule.at_head { 0 } else { APPEND };
-        self.push(NEW_RULE, CREATE | place, |buffer| {
+        let echo = if rule.echo { ECHO } else { 0 };
+        self.push(NEW_RULE, CREATE | place | echo, |buffer| {
             let attrs = OpNewruleDo::encode_request(buffer, &header(chain.family));
             let attrs =
                 attrs.push_table_bytes(chain.table.as_bytes()).push_chain_bytes(chain.chain.as_bytes());

@@ -109,9 +109,14 @@ impl Socket {
         Err(Error::Contended { attempts: DUMP_ATTEMPTS })
     }
 
-    /// Sends a batch and returns what the kernel refused; `None` when that cannot be read. Netlink handles a request
-    /// while it is being sent, so whatever there is to say has been said when `send` returns.
-    pub(crate) fn transact(&mut self, batch: &[u8]) -> Result<Option<Vec<Refusal>>> {
+    /// Sends a batch and returns what the kernel refused; `None` when that cannot be read. `echo` gets what the batch
+    /// asked to be sent back. Netlink handles a request while it is being sent, so whatever there is to say has been said
+    /// when `send` returns.
+    pub(crate) fn transact(
+        &mut self,
+        batch: &[u8],
+        mut echo: impl FnMut(Message<'_>),
+    ) -> Result<Option<Vec<Refusal>>> {
         self.grow_send_buffer(batch.len())?;
         self.send(batch)?;
         let mut refusals = Vec::new();
@@ -122,7 +127,10 @@ impl Socket {
                 Err(_) => return Ok(None),
             }
             for message in messages(&self.buffer) {
-                refusals.extend(refusal(&message).filter(|refusal| refusal.errno != 0));
+                match refusal(&message) {
+                    Some(refusal) => refusals.extend((refusal.errno != 0).then_some(refusal)),
+                    None => echo(message),
+                }
             }
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct RawRule<'a> {
 }
 
 impl<'a> RawRule<'a> {
-    fn parse(body: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
         let attrs = body.get(NFGENMSG..)?;
         let handle = u64::from_be_bytes(*find_attr(attrs, 3)?.first_chunk()?);
         let bytes = |kind| Cow::Borrowed(find_attr(attrs, kind).unwrap_or_default());

@@ -11,6 +11,7 @@ mod cases;
 mod common;
 mod conntrack;
 mod dump;
+mod hints;
 mod iptables;
 mod limbo;
 mod nftables;
