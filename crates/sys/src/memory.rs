@@ -56,9 +56,9 @@ impl Memory {
     /// Remembers, in place of what was remembered of the same attachment. False when it could not.
     pub fn note(&self, memo: &Memo) -> bool {
         let path = self.path(memo);
-        // The directory may vanish with another interface of the container between the two steps, and a kernel that is
-        // short of something for a moment may have it at the next try.
-        for _ in 0..2 {
+        // The directories may vanish with another attachment between the steps, and a kernel that is short of something
+        // for a moment may have it at the next try.
+        for _ in 0..NOTE_ATTEMPTS {
             let mut directory = fs::DirBuilder::new();
             let _ = directory.mode(0o700).recursive(true).create(&self.dir);
             if let Some(parent) = path.parent().filter(|parent| self.is_real(parent)) {
@@ -85,8 +85,10 @@ impl Memory {
             && let Some(parent) = path.parent()
         {
             let _ = fs::remove_file(&path);
-            // Other interfaces of the container keep it; a kill may have left it alone.
+            // Other interfaces of the container keep it, and other containers the directory of all; a kill may have left
+            // them alone.
             let _ = fs::remove_dir(parent);
+            let _ = fs::remove_dir(&self.dir);
         }
     }
 
@@ -175,6 +177,8 @@ fn of_path(path: &Path) -> Option<Memo> {
     (!memo.container.starts_with('+') && !file.starts_with('+')).then_some(memo)
 }
 
+/// A crowd of first and last attachments makes and removes the directories.
+const NOTE_ATTEMPTS: u32 = 10;
 const ROOT: &str = "/run/cnibox";
 /// Below `NAME_MAX`, 255 bytes.
 const NAME_LIMIT: usize = 200;
@@ -212,8 +216,7 @@ mod tests {
         memory.forget(&one);
         assert_eq!(memory.all(), std::slice::from_ref(&other));
         memory.forget(&other);
-        assert_eq!(fs::read_dir(&memory.dir).unwrap().count(), 0);
-        fs::remove_dir_all(&memory.dir).unwrap();
+        assert!(!memory.dir.exists());
     }
 
     #[test]
@@ -225,8 +228,7 @@ mod tests {
         assert_eq!(memory.all(), [Memo { notes: Vec::new(), ..attachment.clone() }]);
         assert!(memory.recall(&attachment).is_some());
         memory.forget(&attachment);
-        assert_eq!(fs::read_dir(&memory.dir).unwrap().count(), 0);
-        fs::remove_dir_all(&memory.dir).unwrap();
+        assert!(!memory.dir.exists());
     }
 
     #[test]
