@@ -5,12 +5,14 @@
 use cnibox_netfilter::Hint;
 use cnibox_spec::{Attachment, NetworkName};
 
-use crate::{Memo, Memory, Sys};
+use crate::{Memo, Memory, Sys, unfinished};
 
 /// The hints of one attachment.
 #[derive(Clone, Debug)]
 pub(crate) struct Hints {
     memory: Memory,
+    /// What the plugin itself notes.
+    own: Memory,
     attachment: Memo,
 }
 
@@ -29,12 +31,14 @@ fn memory(plugin: &str) -> Memory {
 impl Sys<'_> {
     /// This call is about an attachment of `plugin`. To be called before the packet filter is used.
     pub fn concerns(&mut self, plugin: &str, attachment: Memo) {
-        self.hints = Some(Hints { memory: memory(plugin), attachment });
+        self.hints = Some(Hints { memory: memory(plugin), own: Memory::of(plugin), attachment });
     }
 
     /// ADD has succeeded: notes where rules went, besides what an earlier ADD noted. Stale hints lead to nothing.
     pub fn hints_noted(&self) {
-        let (Some(Hints { memory, attachment }), Some(engine)) = (&self.hints, &self.engine) else { return };
+        let (Some(Hints { memory, attachment, .. }), Some(engine)) = (&self.hints, &self.engine) else {
+            return;
+        };
         if engine.added().is_empty() {
             return;
         }
@@ -44,10 +48,11 @@ impl Sys<'_> {
         memory.note(&Memo { notes, ..attachment.clone() });
     }
 
-    /// DEL has succeeded: nothing is left to be found.
+    /// DEL has succeeded: nothing is left to be found, nor of notes that a killed ADD had no time to write.
     pub fn hints_forgotten(&self) {
-        if let Some(Hints { memory, attachment }) = &self.hints {
+        if let Some(Hints { memory, own, attachment }) = &self.hints {
             memory.forget(attachment);
+            own.tidy_after(attachment);
         }
     }
 
@@ -55,6 +60,7 @@ impl Sys<'_> {
     pub fn hints_collected(&self, plugin: &str, network: &NetworkName, valid: &[Attachment]) {
         let memory = memory(plugin);
         memory.stale(network, valid).for_each(|memo| memory.forget(&memo));
+        [memory, Memory::of(plugin), unfinished::memory()].iter().for_each(Memory::tidy);
     }
 }
 

@@ -81,13 +81,27 @@ impl Memory {
     /// Forgets the attachment.
     pub fn forget(&self, attachment: &Memo) {
         let path = self.path(attachment);
-        if self.is_real(&path)
-            && let Some(parent) = path.parent()
-        {
+        if self.is_real(&path) {
             let _ = fs::remove_file(&path);
-            // Other interfaces of the container keep it, and other containers the directory of all; a kill may have left
-            // them alone.
-            let _ = fs::remove_dir(parent);
+        }
+        self.tidy_after(attachment);
+    }
+
+    /// Removes what directories of the attachment are empty: the container's, which its other interfaces keep, and that
+    /// of all containers. A killed call may have left them so.
+    pub(crate) fn tidy_after(&self, attachment: &Memo) {
+        if self.is_there()
+            && let Some(container) = self.path(attachment).parent()
+        {
+            let _ = fs::remove_dir(container);
+            let _ = fs::remove_dir(&self.dir);
+        }
+    }
+
+    /// The same for all attachments.
+    pub(crate) fn tidy(&self) {
+        if self.is_there() {
+            entries(&self.dir).for_each(|container| drop(fs::remove_dir(container)));
             let _ = fs::remove_dir(&self.dir);
         }
     }
@@ -123,10 +137,12 @@ impl Memory {
 
     /// Whether no directory of ours on the way to `path` is a link to somewhere else.
     fn is_real(&self, path: &Path) -> bool {
-        let is_directory = |dir: &Path| fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir());
-        let mut parents = path.ancestors().skip(1);
-        let ours = parents.by_ref().take_while(|dir| *dir != self.dir).all(is_directory);
-        ours && is_directory(&self.dir) && self.dir.parent().is_none_or(is_directory)
+        path.ancestors().skip(1).take_while(|dir| *dir != self.dir).all(is_directory) && self.is_there()
+    }
+
+    /// Whether there is a directory of this plugin, and no link in its place.
+    fn is_there(&self) -> bool {
+        is_directory(&self.dir) && self.dir.parent().is_none_or(is_directory)
     }
 
     fn path(&self, memo: &Memo) -> PathBuf {
@@ -139,6 +155,10 @@ impl Memory {
 /// Identifiers are plain names; one that is too long for a file is there by its hash.
 fn component(name: &str) -> String {
     if name.len() <= NAME_LIMIT { name.to_owned() } else { format!("+{}", sha512_prefix(&[name], 64)) }
+}
+
+fn is_directory(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
 }
 
 fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
@@ -228,6 +248,27 @@ mod tests {
         assert_eq!(memory.all(), [Memo { notes: Vec::new(), ..attachment.clone() }]);
         assert!(memory.recall(&attachment).is_some());
         memory.forget(&attachment);
+        assert!(!memory.dir.exists());
+    }
+
+    #[test]
+    fn directories_that_a_kill_left_empty_go() {
+        let memory = scratch("killed");
+        let (one, other) = (memo("n", "c", "eth0"), memo("n", "d", "eth0"));
+        let empty = |attachment: &Memo| {
+            fs::create_dir_all(memory.path(attachment).parent().unwrap()).unwrap();
+        };
+        empty(&one);
+        memory.note(&other);
+        memory.tidy_after(&one);
+        assert!(!memory.path(&one).parent().unwrap().exists());
+        empty(&one);
+        memory.tidy();
+        assert!(!memory.path(&one).parent().unwrap().exists());
+        assert_eq!(memory.all(), std::slice::from_ref(&other));
+        memory.forget(&other);
+        empty(&one);
+        memory.forget(&one);
         assert!(!memory.dir.exists());
     }
 

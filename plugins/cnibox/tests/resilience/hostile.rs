@@ -38,7 +38,7 @@ const TEXTS: &[&str] = &[
     "ünïcödé",
     "%s%s%n",
     "eth0:1",
-    "sentinel0",
+    SENTINEL,
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "10.61.0.0/33",
     "10.61.0.999",
@@ -54,6 +54,9 @@ const TEXTS: &[&str] = &[
     "/bin/sh",
     "../../../bin/sh",
 ];
+
+/// Somebody else's link. What a network or container of this name has would look like somebody else's, too.
+const SENTINEL: &str = "sentinel0";
 
 /// Somebody else's link, address, rules, table and files.
 fn plant_sentinels(net: &Sandbox) {
@@ -78,6 +81,8 @@ fn sentinels(net: &Sandbox) -> String {
             ["sentinel", "SENTINEL", "192.0.2.77", "2001:db8::77"].iter().any(|word| line.contains(word))
         })
         .filter(|line| !line.starts_with("/run/cnibox") && !line.starts_with("/run/cni/"))
+        // An interface of a container may have the name, and its objects carry it.
+        .filter(|line| !["cnibox:", "CNI-", ", id: "].iter().any(|mark| line.contains(mark)))
         .map(str::to_owned)
         .collect();
     let own = "-path /run/cni -o -path /run/cnibox -o -path /run/netns -o -path /var/lib/cni -o -path /run/xtables.lock";
@@ -157,6 +162,9 @@ fn hostile_call(world: &World<'_>, target: &Target, result: &Value, random: &mut
     for _ in 0..random.below(4) {
         mutate(&mut conf, random);
     }
+    if conf["name"] == SENTINEL {
+        conf["name"] = json!("net");
+    }
     let mut stdin = conf.to_string();
     match random.below(12) {
         0 => stdin.truncate(
@@ -177,6 +185,7 @@ fn hostile_call(world: &World<'_>, target: &Target, result: &Value, random: &mut
     if random.below(3) == 0 {
         let name = *random.pick(&["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH", "CNI_ARGS"]);
         let text = random.pick(TEXTS).replace('\u{0}', "\u{1}");
+        let text = if name == "CNI_CONTAINERID" { text.replace(SENTINEL, "pod") } else { text };
         // Only the container's own namespace may be entered; the runtime says which that is.
         let text = if name == "CNI_ARGS" {
             format!("IgnoreUnknown=1;IP={text};GATEWAY={text};{text}")
