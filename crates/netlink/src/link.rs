@@ -115,6 +115,11 @@ impl Link {
         self.kind.as_deref() == Some(kind)
     }
 
+    /// Whether the link can send (`IFF_LOWER_UP`): it is up, and so is what is beyond it.
+    pub fn has_carrier(&self) -> bool {
+        self.flags & flag(libc::IFF_LOWER_UP) != 0
+    }
+
     /// The hardware address as results print it; empty if there is none.
     pub fn mac_text(&self) -> String {
         let bytes: Vec<_> = self.hardware_address.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -67,6 +67,22 @@ fn taps_are_as_configured() {
     });
 }
 
+/// The kernel looks for duplicates once somebody has opened the device.
+#[test]
+fn nobody_waits_for_a_tap_to_settle() {
+    sandbox(|net| {
+        let pod = net.container();
+        let ranges = json!([[{"subnet": "fd00:9::/64"}]]);
+        let conf = conf("tap", json!({"ipam": {"type": "host-local", "ranges": ranges}}), None);
+        let started = std::time::Instant::now();
+        add(&pod, &conf);
+        assert!(started.elapsed().as_secs() < 4, "{:?}", started.elapsed());
+        let addresses = net.run_in(&pod, "ip", &["address", "show", "dev", "eth0"]);
+        assert!(addresses.contains("fd00:9::2/64"), "{addresses}");
+        del(&pod, &conf);
+    });
+}
+
 /// Opens the device as a process of this user; the flags are IFF_TAP | IFF_NO_PI.
 fn opens(net: &Sandbox, pod: &Container, user: &str) -> bool {
     let open = "import fcntl, os, struct, sys\n\
