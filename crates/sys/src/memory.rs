@@ -85,23 +85,26 @@ impl Memory {
             let _ = fs::remove_file(&path);
         }
         self.tidy_after(attachment);
-    }
-
-    /// Removes what directories of the attachment are empty: the container's, which its other interfaces keep, and that
-    /// of all containers. A killed call may have left them so.
-    pub(crate) fn tidy_after(&self, attachment: &Memo) {
-        if self.is_there()
-            && let Some(container) = self.path(attachment).parent()
-        {
-            let _ = fs::remove_dir(container);
+        if self.is_there() {
             let _ = fs::remove_dir(&self.dir);
         }
     }
 
-    /// The same for all attachments.
+    /// Removes the directory of the attachment's container if it is empty: a killed call may have left it so. The other
+    /// interfaces of the container keep it, and other containers the directory of all.
+    pub(crate) fn tidy_after(&self, attachment: &Memo) {
+        self.remove_empty(self.path(attachment).parent().map(Path::to_path_buf));
+    }
+
+    /// The same for all containers.
     pub(crate) fn tidy(&self) {
-        if self.is_there() {
-            entries(&self.dir).for_each(|container| drop(fs::remove_dir(container)));
+        self.remove_empty(entries(&self.dir));
+    }
+
+    /// Removes directories that are empty, and with the last one that of all. Files are no memos' directories: plugins
+    /// that keep their state otherwise have some here.
+    fn remove_empty(&self, containers: impl IntoIterator<Item = PathBuf>) {
+        if self.is_there() && containers.into_iter().filter(|dir| fs::remove_dir(dir).is_ok()).count() > 0 {
             let _ = fs::remove_dir(&self.dir);
         }
     }

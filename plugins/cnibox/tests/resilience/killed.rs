@@ -128,11 +128,12 @@ fn kill_each_time(
             &format!("{verb} on {} killed after {moment:?}, gc {by_gc}", world.network.label),
             &problem,
         );
-        if !problem.is_empty() {
-            // The next round is measured against what this one left, not against the beginning.
+        world.bury(&target);
+        // The next round is measured against what this one left, not against the beginning: a device that was lent ends
+        // with a container that nobody detached.
+        if !problem.is_empty() || by_gc {
             before = world.host();
         }
-        world.bury(&target);
     }
     kills
 }
