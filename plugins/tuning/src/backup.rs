@@ -96,6 +96,8 @@ pub(crate) struct BackupFile {
     dir: PathBuf,
     ifname: String,
     path: PathBuf,
+    /// The file while it is being written. Its name is known, so that DEL and GC clean up after a killed call.
+    partial: PathBuf,
 }
 
 impl BackupFile {
@@ -105,6 +107,7 @@ impl BackupFile {
             dir: dir.to_path_buf(),
             ifname: ifname.to_owned(),
             path: dir.join(format!("{container}_{ifname}.json")),
+            partial: dir.join(format!(".{container}_{ifname}.json")),
         }
     }
 
@@ -134,14 +137,15 @@ impl BackupFile {
             if !fs::metadata(&self.dir)?.is_dir() {
                 return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
             }
-            let mut file = tempfile::Builder::new().prefix(".backup").tempfile_in(&self.dir)?;
+            remove_if_present(&self.partial)?;
+            // Follows no link, as one would be there already.
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.partial)?;
             file.write_all(&backup.to_json())?;
-            file.persist(&self.path).map_err(|error| error.error)
+            fs::rename(&self.partial, &self.path)
         };
-        save().map(drop).map_err(|source| BackupError::Save {
-            ifname: self.ifname.clone(),
-            path: self.path.clone(),
-            source,
+        save().map_err(|source| {
+            let _ = remove_if_present(&self.partial);
+            BackupError::Save { ifname: self.ifname.clone(), path: self.path.clone(), source }
         })
     }
 
@@ -162,15 +166,19 @@ impl BackupFile {
     /// # Errors
     /// [`BackupError::Remove`].
     pub(crate) fn remove_if_present(&self) -> Result<(), BackupError> {
-        match fs::remove_file(&self.path) {
-            Ok(()) => Ok(()),
-            Err(source)
-                if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-            {
-                Ok(())
-            }
-            Err(source) => Err(BackupError::Remove(self.path.clone(), source)),
+        for path in [&self.partial, &self.path] {
+            remove_if_present(path).map_err(|source| BackupError::Remove(path.clone(), source))?;
         }
+        Ok(())
+    }
+}
+
+fn remove_if_present(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(error)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -220,12 +228,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_killed_call_has_not_finished_is_cleaned() {
+        let dir = scratch();
+        let file = BackupFile::new(dir.path(), "cont", "eth0");
+        fs::write(&file.partial, "{").unwrap();
+        file.write(&everything()).unwrap();
+        assert_eq!((file.read(), fs::read_dir(dir.path()).unwrap().count()), (Some(everything()), 1));
+        fs::write(&file.partial, "{").unwrap();
+        file.remove_if_present().unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn links_are_not_followed() {
         let dir = scratch();
         let file = BackupFile::new(dir.path(), "cont", "eth0");
         let victim = dir.path().join("victim");
         fs::write(&victim, "{\"mtu\":1}").unwrap();
         std::os::unix::fs::symlink(&victim, file.path()).unwrap();
+        std::os::unix::fs::symlink(&victim, &file.partial).unwrap();
         assert_eq!(file.read(), None);
         file.write(&everything()).unwrap();
         assert_eq!(fs::read(&victim).unwrap(), b"{\"mtu\":1}");

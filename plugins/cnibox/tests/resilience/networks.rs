@@ -161,7 +161,7 @@ const PARENT: &str = "ip link add up0 type veth peer name up1; \
 
 /// Devices to be lent; [`crate::fixture::World`] chooses one for each container.
 pub(crate) const DEVICES: &str = "for n in 0 1 2 3 4 5 6 7; do ip link show lent$n >/dev/null 2>&1 || \
-    { ip link add lend$n type veth peer name lent$n; ip link set lend$n addrgenmode none up; }; done";
+    ip link add lend$n type veth peer name lent$n; done";
 
 fn tuning() -> Value {
     json!({"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}, "mtu": 1300, "promisc": true, "txQLen": 500})
