@@ -98,7 +98,8 @@ pub(crate) fn commit(
     Err(failure(refusal, first, steps))
 }
 
-/// True for a rule that iptables' users share a chain with. One that the same steps make holds little else.
+/// True for a rule of the iptables dialect in a chain that others may fill, which is to be found again by its handle. A
+/// chain that the same steps make holds little else.
 fn is_hidden_among_others((table, action): &Step, steps: &[Step]) -> bool {
     let (Action::AddRule { chain, .. }, TableRef::Xt(..)) = (action, table) else { return false };
     !steps

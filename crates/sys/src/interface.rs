@@ -212,7 +212,7 @@ impl Sys<'_> {
     /// Waits for duplicate address detection. As in the reference, a link that has not come up by the deadline is
     /// let through with its addresses tentative.
     fn settle(&mut self, ifname: &str, index: u32) -> Result<(), Failure> {
-        // A device that nobody has opened yet: detection begins when somebody does, and the reference waits for nothing.
+        // A device that nobody has opened yet: detection begins when somebody does. The reference waits for it in vain.
         let link = self.rtnl(Place::Pod)?.link_by_index(index)?;
         if link.is_kind("tun") && !link.has_carrier() {
             return Ok(());

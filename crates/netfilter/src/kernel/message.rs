@@ -32,6 +32,7 @@ const CHAIN_USERDATA: u16 = 12;
 
 const REQUEST: u16 = 1;
 const ACK: u16 = 4;
+/// `NLM_F_ECHO`
 const ECHO: u16 = 8;
 const DUMP: u16 = 0x300;
 const CREATE: u16 = 0x400;
