@@ -94,9 +94,11 @@ fn add(
     tx.shared(|sys| apply::forwarding(sys, &peers))?;
     let veth = apply::veth(tx, &plan::veth(config, &args.ifname), owner)?;
     let (result, interface) = plan::layer3(config, args, ipam, &veth)?;
+    // Before the container's end, other than the reference: duplicate address detection of an IPv6 gateway then passes
+    // while the container's is waited for. Until it has, nobody answers for the gateway.
+    tx.shared(|sys| apply::host_end(sys, &veth.host, &peers))?;
     tx.shared(|sys| sys.interface_configure(veth.pod.index, &interface))?;
     tx.shared(|sys| apply::pod_routes(sys, &veth.pod, &peers))?;
-    tx.shared(|sys| apply::host_end(sys, &veth.host, &peers))?;
     if let Some(choice) = config.masquerade {
         let masquerade = masquerade(conf, &args.container, &args.ifname);
         let backend = tx.sys().masquerade_backend(choice);

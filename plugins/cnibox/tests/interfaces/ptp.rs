@@ -62,6 +62,21 @@ fn two_pods_of_one_subnet_meet_on_the_host() {
     });
 }
 
+/// The container looks for duplicates for three seconds, the host for one: who begins with the host is done with it.
+#[test]
+fn the_gateway_of_ipv6_answers_when_add_returns() {
+    sandbox(|net| {
+        let pod = net.container();
+        net.run_in(&pod, "sysctl", &["-qw", "net.ipv6.conf.default.dad_transmits=3"]);
+        let ranges = json!([[{"subnet": "fd00:9::/64"}]]);
+        let conf = conf("ptp", json!({"ipam": {"type": "host-local", "ranges": ranges}}), None);
+        let host = add(&pod, &conf)["interfaces"][0]["name"].as_str().unwrap().to_owned();
+        let gateway = net.run("ip", &["address", "show", "dev", &host, "to", "fd00:9::1"]);
+        assert!(gateway.contains("fd00:9::1/128") && !gateway.contains("tentative"), "{gateway}");
+        assert!(ping(&pod.netns, "fd00:9::1".parse().unwrap()));
+    });
+}
+
 #[test]
 fn add_is_all_or_nothing() {
     for backend in ["iptables", "nftables"] {
