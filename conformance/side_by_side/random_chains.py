@@ -62,7 +62,10 @@ def generated(seed):
         plugins[0]["ipam"]["routes"] = [r for r in plugins[0]["ipam"]["routes"] if not r["dst"].endswith("/0")]
     # CHECK of the reference fails on every network without IPAM.
     checks = ["CHECK", "CHECK"] if "ipam" in plugins[0] else []
-    return scenario("random/%d" % seed, plugins, _steps(rnd, checks), version=rnd.choice(VERSIONS + ("1.0.0", "0.4.0")), better=[4, 5, 6, 7, 11], **more)
+    steps = _steps(rnd, checks)
+    if main == "bridge" and not any(plugins[0].get(field) is True for field in ("isGateway", "isDefaultGateway")):
+        steps = _before_a_toss(steps)
+    return scenario("random/%d" % seed, plugins, steps, version=rnd.choice(VERSIONS + ("1.0.0", "0.4.0")), better=[4, 5, 6, 7, 11], **more)
 
 
 def _plugin(rnd, kind):
@@ -113,6 +116,13 @@ def _steps(rnd, checks):
             steps.append({"sh": command, "in": where, "may_fail": True})
         steps.append("%s %s" % (rnd.choice(["ADD", "DEL"] + checks), container))
     return steps + [check + " c1" for check in checks[:1]] + ["DEL c1", "DEL c2", "DEL c1"]
+
+
+def _before_a_toss(steps):
+    """The steps without the CHECKs behind the second container: a bridge without a gateway has the lowest of its ports'
+    random MACs, so whether CHECK still finds the one it was told is a toss."""
+    second = steps.index("ADD c2") if "ADD c2" in steps else len(steps)
+    return steps[:second] + [step for step in steps[second:] if isinstance(step, dict) or not step.startswith("CHECK")]
 
 
 def differences(one, ours, reference):
