@@ -86,9 +86,7 @@ fn sentinels(net: &Sandbox) -> String {
         .map(str::to_owned)
         .collect();
     let own = "-path /run/cni -o -path /run/cnibox -o -path /run/netns -o -path /var/lib/cni -o -path /run/xtables.lock";
-    let listing = format!(
-        "find /run /var/lib \\( {own} \\) -prune -o -type f -print -exec cat {{}} +; ls pwned 2>/dev/null; true"
-    );
+    let listing = format!("find /run /var/lib \\( {own} \\) -prune -o -type f -print -exec cat {{}} +; true");
     lines.extend(net.run("sh", &["-c", &listing]).lines().map(str::to_owned));
     lines.join("\n")
 }

@@ -120,6 +120,11 @@ fn kill_each_time(
         // The Go plugins have no GC.
         let by_gc = verb == "ADD" && turn % 3 == 2 && world.side == Side::Ours;
         let (killed, mut problem) = round(world, verb, &target, (&before, moment, by_gc));
+        // Each is measured against what was left before it, not against the beginning: a device that was lent ends with a
+        // container that nobody detached, and another takes its place.
+        if by_gc {
+            before = world.host();
+        }
         if problem.is_empty() && turn % 4 == 0 {
             problem = world.next_works(&before, &Target::of(&world.net.container()));
         }
@@ -129,8 +134,6 @@ fn kill_each_time(
             &problem,
         );
         world.bury(&target);
-        // The next round is measured against what this one left, not against the beginning: a device that was lent ends
-        // with a container that nobody detached.
         if !problem.is_empty() || by_gc {
             before = world.host();
         }
