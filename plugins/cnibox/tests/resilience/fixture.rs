@@ -176,7 +176,7 @@ impl Call {
     /// When ours hangs.
     pub(crate) fn run(&self) -> Answer {
         let mut child = self.start();
-        let patience = Duration::from_secs(60);
+        let patience = Duration::from_secs(if self.side == Side::Go { 20 } else { 60 });
         wait(&mut child, patience).unwrap_or_else(|| {
             let _ = child.kill();
             assert!(self.side == Side::Go, "{self:?} hangs");
