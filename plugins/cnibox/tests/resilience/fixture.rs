@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cnibox_testkit::{Container, Sandbox, diff, sandbox};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::networks::{self, Network};
@@ -148,6 +150,7 @@ impl Call {
         command
             // A file that a call writes below its own directory is found there (`hostile`).
             .current_dir("/run")
+            .process_group(0)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .envs(self.env.iter().map(|(name, value)| (name, value)))
@@ -178,7 +181,9 @@ impl Call {
         let mut child = self.start();
         let patience = Duration::from_secs(if self.side == Side::Go { 20 } else { 60 });
         wait(&mut child, patience).unwrap_or_else(|| {
-            let _ = child.kill();
+            // With what it has started, and what strace holds.
+            let group = Pid::from_raw(child.id().cast_signed());
+            killpg(group, Signal::SIGKILL).expect("kill what hangs");
             assert!(self.side == Side::Go, "{self:?} hangs");
             let _ = child.wait();
             Answer { status: None, stdout: String::new(), stderr: format!("hangs after {patience:?}") }
