@@ -2,6 +2,7 @@
 //! Ethernet addresses, in the notations that Go's `net.ParseMAC` accepts.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::str::FromStr;
 
 /// A 48-bit hardware address. Prints as `0a:58:c0:a8:00:01`.
@@ -14,6 +15,17 @@ pub struct Mac(pub [u8; 6]);
 pub struct InvalidMac {
     /// The text as given.
     pub text: String,
+}
+
+impl Mac {
+    /// One that nobody has: locally administered, unicast, the rest random, as the kernel makes its own
+    /// (`eth_random_addr` in `include/linux/etherdevice.h`).
+    #[must_use]
+    pub fn random() -> Self {
+        // The standard library seeds its hashers from the kernel's random numbers.
+        let [first, b, c, d, e, f, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
+        Self([first & 0xfe | 0x02, b, c, d, e, f])
+    }
 }
 
 impl fmt::Display for Mac {

@@ -71,7 +71,7 @@ pub(crate) fn bridge(sys: &mut Sys<'_>, plan: &BridgePlan) -> Result<Link, Failu
     let found = rtnl.link_by_name_if_present(name)?;
     if found.is_none() {
         let filtering = plan.vlan_filtering.then_some(true);
-        match rtnl.link_add_bridge(name, plan.mtu, filtering) {
+        match rtnl.link_add_bridge(name, plan.mtu, plan.fixed_mac.then(Mac::random), filtering) {
             Err(error) if !error.is_exists() => return Err(ApplyError::AddBridge(own(), error).into()),
             _ => {}
         }
@@ -232,8 +232,8 @@ fn vlan_gateway(
     Ok(link)
 }
 
-/// Makes sure of a gateway address. A new one pins the device's MAC: otherwise a bridge takes the lowest of its
-/// ports', and the containers' neighbour entries break whenever ports come and go.
+/// Makes sure of a gateway address. A new one pins the device's MAC: otherwise a bridge that others made takes the lowest
+/// of its ports', and the containers' neighbour entries break whenever ports come and go.
 fn address(
     sys: &mut Sys<'_>,
     device: &Link,
@@ -261,7 +261,9 @@ fn address(
         }
     }
     match rtnl.addr_add(device.index, &AddrSpec::new(wanted)) {
-        Err(source) if !source.is_exists() => {
+        // Another ADD of the same network was faster, and pins what it has seen.
+        Err(error) if error.is_exists() => return Ok(()),
+        Err(source) => {
             return Err(ApplyError::AddAddress {
                 what,
                 device: device.name.clone(),
@@ -270,7 +272,7 @@ fn address(
             }
             .into());
         }
-        _ => {}
+        Ok(()) => {}
     }
     let mac = match device.mac.filter(|mac| *mac != UNSET) {
         Some(mac) => Some(mac),

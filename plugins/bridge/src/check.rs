@@ -90,7 +90,7 @@ fn expect_bridge(sys: &mut Sys<'_>, config: &Config, listed: Option<&Interface>)
     if !bridge.is_kind("bridge") {
         return Err(Drift::NotABridge(listed.name.clone()).into());
     }
-    // Only a bridge with a gateway has a pinned MAC; any other takes its ports', which come and go.
+    // Only a bridge with a gateway keeps its MAC; any other takes its ports', which come and go.
     if config.gateway && !listed.mac.is_empty() && listed.mac != bridge.mac_text() {
         return Err(Drift::BridgeMac { name: listed.name.clone(), mac: listed.mac.clone() }.into());
     }

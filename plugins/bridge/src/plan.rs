@@ -33,6 +33,9 @@ pub(crate) struct BridgePlan {
     pub(crate) name: String,
     /// MTU in bytes, if the bridge has to be made.
     pub(crate) mtu: Option<u32>,
+    /// Whether it keeps its MAC from the start, if the bridge has to be made: gateway addresses will pin it, and of ADDs
+    /// that begin together each must answer with the same one.
+    pub(crate) fixed_mac: bool,
     /// Whether to make it promiscuous.
     pub(crate) promisc: bool,
     /// VLAN filtering, if the bridge has to be made.
@@ -77,6 +80,7 @@ pub(crate) fn layer2(config: &Config, ifname: &IfName) -> Layer2 {
         bridge: BridgePlan {
             name: config.bridge.clone(),
             mtu: config.mtu,
+            fixed_mac: config.gateway && config.ipam.is_some() && config.vlan.is_none(),
             promisc: config.promisc,
             vlan_filtering: config.vlan.is_some() || config.trunk.is_some(),
         },

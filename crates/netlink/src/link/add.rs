@@ -104,7 +104,8 @@ impl Rtnl {
         self.link_add(with_mac(link, spec.mac).build())
     }
 
-    /// `ip link add NAME type bridge [vlan_filtering 0|1]`.
+    /// `ip link add NAME [address MAC] type bridge [vlan_filtering 0|1]`. A bridge that is made with a MAC keeps it; any
+    /// other takes the lowest of its ports' (`br_stp_recalculate_bridge_id` in `net/bridge/br_stp_if.c`).
     ///
     /// # Errors
     /// [`Error::is_exists`], or what else the kernel says.
@@ -112,13 +113,14 @@ impl Rtnl {
         &mut self,
         name: &str,
         mtu: Option<u32>,
+        mac: Option<Mac>,
         vlan_filtering: Option<bool>,
     ) -> Result<(), Error> {
         let link = optional(of_kind(InfoKind::Bridge, name), mtu, LinkMessageBuilder::mtu);
         let link = optional(link, vlan_filtering, |link, on| {
             link.set_info_data(InfoData::Bridge(vec![InfoBridge::VlanFiltering(on)]))
         });
-        self.link_add(link.build())
+        self.link_add(with_mac(link, mac).build())
     }
 
     /// `ip link add NAME link PARENT type macvlan mode MODE [bcqueuelen N]`.
