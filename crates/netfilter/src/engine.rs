@@ -115,6 +115,17 @@ impl Engine {
         *self.flavour.insert(flavour)
     }
 
+    /// Whether `iptables` is installed.
+    pub fn has_iptables(&mut self) -> bool {
+        self.iptables().is_some()
+    }
+
+    /// Whether `nft` is installed.
+    #[must_use]
+    pub fn has_nft(&self) -> bool {
+        find_tool("nft", &self.path).is_some()
+    }
+
     /// Makes everything in the batch true.
     ///
     /// What goes over netlink is one transaction for all families: all of it or nothing. Changes that need a tool follow,

@@ -6,6 +6,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use memchr::memmem;
+
 use crate::xt::Form;
 
 /// The flavour of the host's `iptables`.
@@ -23,12 +25,27 @@ impl Flavour {
     /// Follows the symbolic links of the host's `iptables`; nothing is started.
     pub(crate) fn of(tool: Option<&Path>) -> Self {
         let Some(tool) = tool else { return Self::Missing };
-        let program = std::fs::canonicalize(tool).unwrap_or_else(|_| tool.to_owned());
+        let program = target_of(tool);
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         // before 1.8 there was one flavour, as xtables-multi or iptables itself
         if name.contains("nft") { Self::NfTables } else { Self::Legacy }
     }
 }
+
+/// The file at the end of the links. Only its name counts, so the folders on the way are not looked at, as
+/// `canonicalize` does for every link anew.
+fn target_of(tool: &Path) -> PathBuf {
+    let mut file = tool.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = std::fs::read_link(&file) else { break };
+        file.pop();
+        file.push(target);
+    }
+    file
+}
+
+/// `MAXSYMLINKS`, `include/linux/namei.h`
+const MOST_LINKS: usize = 40;
 
 /// The form in which the host's `iptables` reads ports and marks. The version is looked for in the program file, which
 /// costs less than a tenth of starting it; a wrapper that does not tell gets the form that every version reads.
@@ -62,7 +79,7 @@ fn version_of(tool: &Path) -> io::Result<Option<(u32, u32, u32)>> {
 /// The version in the strings of an `xtables-nft-multi`: one that starts with `1.8.9` or the like.
 fn version_in(program: &[u8]) -> Option<(u32, u32, u32)> {
     const START: &[u8] = b"\x001.";
-    let at = program.windows(START.len()).position(|window| window == START)?;
+    let at = memmem::find(program, START)?;
     let rest = program.get(at + 1..)?;
     let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
     let mut numbers = std::str::from_utf8(rest.get(..end)?).ok()?.split('.').map(str::parse);

@@ -78,7 +78,7 @@ impl Sys<'_> {
         choice: Option<MasqueradeBackend>,
         addresses: &[IpNetwork],
     ) -> Result<(), Failure> {
-        let chosen = self.masquerade_backend(choice);
+        let chosen = self.masquerade_backend(choice)?;
         let Some(missing) = self.masquerade_missing(masquerade, chosen, addresses)? else { return Ok(()) };
         if choice.is_none() && self.masquerade_missing(masquerade, chosen.other(), addresses)?.is_none() {
             return Ok(());

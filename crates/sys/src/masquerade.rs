@@ -195,16 +195,19 @@ impl Masquerade {
 
 impl Sys<'_> {
     /// The backend that the host wants: iptables, unless only `nft` is installed.
-    #[must_use]
-    pub fn masquerade_backend(&self, asked: Option<MasqueradeBackend>) -> MasqueradeBackend {
-        asked.unwrap_or_else(|| {
-            let installed = |tool| self.finds_tool(tool);
-            if !installed("iptables") && installed("nft") {
-                MasqueradeBackend::Nftables
-            } else {
-                MasqueradeBackend::Iptables
-            }
-        })
+    ///
+    /// # Errors
+    /// See [`Sys::engine`].
+    pub fn masquerade_backend(
+        &mut self,
+        asked: Option<MasqueradeBackend>,
+    ) -> Result<MasqueradeBackend, Failure> {
+        if let Some(backend) = asked {
+            return Ok(backend);
+        }
+        let engine = self.engine()?;
+        let only_nft = !engine.has_iptables() && engine.has_nft();
+        Ok(if only_nft { MasqueradeBackend::Nftables } else { MasqueradeBackend::Iptables })
     }
 
     /// Removes the attachment's masquerade from both backends, since the configuration may have changed in between.
@@ -322,11 +325,6 @@ impl Sys<'_> {
         }
         let missing = || format!("masquerade rule {key} in chain {NFT_CHECKS} of table {NFT_TABLE}");
         Ok((found < addresses.len()).then(missing))
-    }
-
-    fn finds_tool(&self, tool: &str) -> bool {
-        let path = self.env.var("PATH");
-        path.split(':').any(|dir| std::path::Path::new(dir).join(tool).is_file())
     }
 }
 

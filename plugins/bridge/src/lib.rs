@@ -134,7 +134,7 @@ fn layer3_host(
     let vlan_interface = tx.shared(|sys| apply::gateways(sys, layer3, bridge))?;
     if let Some(choice) = layer3.masquerade {
         let masquerade = masquerade(request.conf.network.as_str(), &request.args);
-        let backend = tx.sys().masquerade_backend(choice);
+        let backend = tx.sys().masquerade_backend(choice)?;
         let addresses: Vec<_> = layer3.result.ips.iter().map(|ip| ip.address).collect();
         let undo = Undo::Rules(masquerade.remove(backend, &addresses));
         tx.step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, &addresses)))?;

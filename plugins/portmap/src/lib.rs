@@ -141,10 +141,13 @@ fn desired(
     sys: &mut Sys<'_>,
     verb: Verb,
 ) -> Result<Desired, Failure> {
-    let backend = request.config.backend.unwrap_or_else(|| match sys.masquerade_backend(None) {
-        MasqueradeBackend::Iptables => Backend::Iptables,
-        MasqueradeBackend::Nftables => Backend::Nftables,
-    });
+    let backend = match request.config.backend {
+        Some(backend) => backend,
+        None => match sys.masquerade_backend(None)? {
+            MasqueradeBackend::Iptables => Backend::Iptables,
+            MasqueradeBackend::Nftables => Backend::Nftables,
+        },
+    };
     request.config.fits(backend).map_err(|error| prefixed(error, verb))?;
     let owner = Owner::new(&request.conf.network, &request.args.container);
     Ok(Desired::new(&request.config, backend, owner, request.args.ifname.as_str()))

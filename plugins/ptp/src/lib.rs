@@ -101,7 +101,7 @@ fn add(
     tx.shared(|sys| apply::pod_routes(sys, &veth.pod, &peers))?;
     if let Some(choice) = config.masquerade {
         let masquerade = masquerade(conf, &args.container, &args.ifname);
-        let backend = tx.sys().masquerade_backend(choice);
+        let backend = tx.sys().masquerade_backend(choice)?;
         let addresses: Vec<_> = peers.iter().map(|peer| peer.address).collect();
         let undo = Undo::Rules(masquerade.remove(backend, &addresses));
         tx.step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, &addresses)))?;
