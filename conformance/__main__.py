@@ -5,7 +5,6 @@ See conformance/README.md. Exit status: 0, or 1 when a lane found a shortfall
 or could not run, or 2 for misuse.
 """
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -73,10 +72,8 @@ LANES = {"self-test": Lab.self_test, "upstream": Lab.upstream, "side-by-side": L
 
 def built():
     """A directory with this checkout's plugins: a release build, installed."""
-    p = subprocess.run(["cargo", "build", "--release", "--package", "cnibox", "--message-format", "json-render-diagnostics"],
-                       cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    messages = [json.loads(line) for line in p.stdout.splitlines()]
-    executable = next(m["executable"] for m in messages if m.get("executable") and m["target"]["name"] == "cnibox")
+    build = subprocess.run([os.path.join(ROOT, "scripts", "build")], check=True, stdout=subprocess.PIPE, text=True)
+    executable = build.stdout.strip()
     directory = os.path.join(OUT, "bin")
     shutil.rmtree(directory, ignore_errors=True)
     os.makedirs(directory)

@@ -3,6 +3,8 @@
 
 use std::io;
 
+use cnibox_netns::errno::{self, io_text};
+
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -20,7 +22,7 @@ pub enum Error {
         text: Option<String>,
     },
     /// The netlink socket failed.
-    #[error("{operation}: {}", strerror(source.raw_os_error().unwrap_or(libc::EIO)))]
+    #[error("{operation}: {}", io_text(source))]
     Socket {
         /// What was being done.
         operation: &'static str,
@@ -142,16 +144,9 @@ const NOT_FOUND: [&str; 4] = [
 const BUSY: [&str; 2] = ["Device or resource busy", "Too many links"];
 const EXISTS: [&str; 2] = ["Chain already exists", "File exists"];
 
-/// The text of an errno as the Go plugins print it: the C library's, in lower case.
-pub(crate) fn strerror(errno: i32) -> String {
-    let text = io::Error::from_raw_os_error(errno).to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    text.to_lowercase()
-}
-
 fn kernel_message(errno: i32, text: Option<&str>) -> String {
     match text {
-        Some(text) => format!("{}: {text}", strerror(errno)),
-        None => strerror(errno),
+        Some(text) => format!("{}: {text}", errno::text(errno)),
+        None => errno::text(errno).into_owned(),
     }
 }

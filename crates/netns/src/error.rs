@@ -19,12 +19,12 @@ pub enum Error {
         source: io::Error,
     },
     /// The path names something that is not a namespace, for example the plain file left behind by an unmount.
-    #[error("unknown FS magic on {}: {magic:x}", quoted(path))]
+    #[error("unknown FS magic on {}: {magic}", quoted(path))]
     NotANamespace {
         /// The path as given.
         path: PathBuf,
-        /// `f_type` of `statfs(2)`.
-        magic: i64,
+        /// `f_type` of `statfs(2)`, in hexadecimal.
+        magic: String,
     },
     /// The path passed the check but could not be opened.
     #[error("open {}: {}", path.display(), io_text(source))]

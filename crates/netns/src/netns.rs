@@ -46,7 +46,7 @@ impl NetNs {
             .map_err(|errno| Error::Statfs { path: path.to_path_buf(), source: io::Error::from(errno) })?;
         let magic = stat.filesystem_type();
         if magic != NSFS_MAGIC && magic != PROC_SUPER_MAGIC {
-            return Err(Error::NotANamespace { path: path.to_path_buf(), magic: magic.0 });
+            return Err(Error::NotANamespace { path: path.to_path_buf(), magic: format!("{:x}", magic.0) });
         }
         let file = File::open(path).map_err(|source| Error::Open { path: path.to_path_buf(), source })?;
         Ok(Self { file, path: path.to_path_buf() })

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cnibox_netns::errno::io_text;
 use cnibox_spec::Code;
 use cnibox_sys::{Coded, Env};
 use ipnetwork::IpNetwork;
@@ -24,7 +25,7 @@ use zbus::{Address, Connection, DBusError};
 #[derive(Debug, Error)]
 pub(crate) enum FirewalldError {
     /// There is no bus at the address.
-    #[error("dial {address}: connect: {}", plain(reason))]
+    #[error("dial {address}: connect: {}", io_text(reason))]
     Dial { address: String, reason: Arc<io::Error> },
     /// The bus is there and does not do its part.
     #[error("{}", answer(.0))]
@@ -236,12 +237,6 @@ fn dialled(address: &Address) -> String {
     }
     let text = unix.path().to_string();
     format!("unix {}", text.strip_prefix("path=").unwrap_or(&text))
-}
-
-/// The system's text as Go prints it.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
 /// The text of an error reply without its name, where it has one.
