@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Answer, Call, Side, Target, World, install};
 use crate::networks::{self, Network};
-use crate::report::{Tally, rounds};
+use crate::report::{Tally, rounds, sides};
 
 /// Runs `work` for every item at once, each in its own thread; they are in the sandbox, too.
 fn at_once<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
@@ -74,7 +74,7 @@ fn busybody() -> Process {
     Process::start(Command::new("sh").args(["-c", script])).expect("start a shell")
 }
 
-fn crowd(net: &Sandbox, size: usize, with_go: bool) -> Vec<Member> {
+fn crowd(net: &Sandbox, size: usize, side: Side, with_go: bool) -> Vec<Member> {
     // Two networks, and a third one that shares its bridge with the first.
     let mut shared = networks::v4();
     "net-shared".clone_into(&mut shared.name);
@@ -87,7 +87,7 @@ fn crowd(net: &Sandbox, size: usize, with_go: bool) -> Vec<Member> {
     (0..size)
         .map(|number| {
             let network = kinds[number % kinds.len()].clone().with_ports(10_000 + 2 * number);
-            let side = if with_go && number % 5 == 4 { Side::Go } else { Side::Ours };
+            let side = if with_go && number % 5 == 4 { Side::Go } else { side };
             Member { target: Target::of(&net.container()), network, side }
         })
         .collect()
@@ -98,15 +98,16 @@ fn addresses(result: &Value) -> Vec<String> {
     ips.iter().map(|ip| ip["address"].as_str().expect("an address").to_owned()).collect()
 }
 
-/// The crowd comes, half of it goes while another half comes, and all go. Go's own errors are not ours to answer for.
-fn rush(net: &Sandbox, size: usize, with_go: bool) -> String {
+/// The crowd comes, half of it goes while another half comes, and all go. What went wrong with `side`: ours do not answer
+/// for errors of the Go plugins among them.
+fn rush(net: &Sandbox, size: usize, side: Side, with_go: bool) -> String {
     install();
-    let members = crowd(net, size, with_go);
+    let members = crowd(net, size, side, with_go);
     let mut problem = String::new();
     let busybody = busybody();
     let (first, second) = members.split_at(size / 2);
     let mut complain = |member: &Member, what: &str, answer: &Answer| {
-        if member.side == Side::Ours {
+        if member.side == side {
             problem.push_str(&format!(
                 "{what} of {} on {}: {answer:?}\n",
                 member.target.id, member.network.name
@@ -171,20 +172,20 @@ fn rush(net: &Sandbox, size: usize, with_go: bool) -> String {
     if std::fs::exists("/run/testkit/busybody").is_ok_and(|lost| lost) {
         problem.push_str("somebody else's rules were lost\n");
     }
-    problem.push_str(&remains(net, &members));
+    problem.push_str(&remains(net, &members, side));
     problem
 }
 
-/// What the crowd left: a line with a member's name, a port of its, or an address.
-fn remains(net: &Sandbox, members: &[Member]) -> String {
+/// What those of `side` in the crowd left: a line with a member's name, a port of its, or an address.
+fn remains(net: &Sandbox, members: &[Member], side: Side) -> String {
     // Links of a namespace are gone a moment after it.
     std::thread::sleep(Duration::from_millis(100));
     let snapshot = net.snapshot().without("last_reserved_ip").without("/run/cnibox/host-local");
-    let ours: Vec<_> = members.iter().filter(|member| member.side == Side::Ours).collect();
+    let those: Vec<_> = members.iter().filter(|member| member.side == side).collect();
     let text = format!("{snapshot:?}");
     text.lines()
         .filter(|line| {
-            ours.iter().any(|member| {
+            those.iter().any(|member| {
                 line.contains(&format!("{}\"", member.target.id))
                     || line.contains(&format!("{}\\r", member.target.id))
                     || line.contains(&format!("{}:", member.target.id))
@@ -200,62 +201,63 @@ fn a_crowd_of_calls_at_once_gets_along() {
     if !with_go {
         skip("CNIBOX_REFERENCE names no directory with the Go plugins: the crowd is ours alone");
     }
-    let mut tally = Tally::default();
     let size = rounds(40, 100);
-    for turn in 0..rounds(2, 4) {
-        sandbox(|net| {
-            tally.count(
-                &format!("{size} calls at once, turn {turn}"),
-                &rush(net, size, with_go && turn % 2 == 1),
-            )
-        });
+    for side in sides() {
+        let mut tally = Tally::default();
+        for turn in 0..rounds(2, 4) {
+            sandbox(|net| {
+                let with_go = side == Side::Ours && with_go && turn % 2 == 1;
+                tally.count(&format!("{size} calls at once, turn {turn}"), &rush(net, size, side, with_go))
+            });
+        }
+        tally.close("a crowd of ADD and DEL at once, with Go plugins, iptables and nft running", side);
     }
-    tally.close("a crowd of ADD and DEL at once, with Go plugins, iptables and nft running", Side::Ours);
 }
 
 #[test]
 fn first_comers_race_for_one_bridge() {
-    let mut tally = Tally::default();
-    for turn in 0..rounds(6, 40) {
-        sandbox(|net| {
-            install();
+    for side in sides() {
+        let mut tally = Tally::default();
+        for turn in 0..rounds(6, 40) {
             let network = if turn % 2 == 0 { networks::dual() } else { networks::layer2() };
-            let members: Vec<_> = (0..8)
-                .map(|number| Member {
-                    target: Target::of(&net.container()),
-                    network: if network.ports.is_null() {
-                        network.clone()
-                    } else {
-                        network.clone().with_ports(10_000 + 2 * number)
-                    },
-                    side: Side::Ours,
-                })
-                .collect();
-            let mut problem = String::new();
-            let mut living = Vec::new();
-            for (member, outcome) in
-                members.iter().zip(at_once(&members, |member| member.chain("ADD", &Value::Null)))
-            {
-                match outcome {
-                    Ok(result) => living.push((member, result)),
-                    Err(answer) => problem.push_str(&format!("ADD: {answer:?}\n")),
-                }
-            }
-            // Each has been told the MAC that the bridge keeps.
-            for outcome in at_once(&living, |(member, result)| member.chain("CHECK", result)) {
-                if let Err(answer) = outcome {
-                    problem.push_str(&format!("CHECK: {answer:?}\n"));
-                }
-            }
-            let bridge = network.plugins[0]["bridge"].as_str().expect("a bridge");
-            let ports = net.run("ip", &["-o", "link", "show", "master", bridge]).lines().count();
-            if ports != members.len() {
-                problem.push_str(&format!("{ports} ports for {} containers\n", members.len()));
-            }
-            tally.count(&format!("{} on {}", members.len(), network.label), &problem);
-        });
+            sandbox(|net| tally.count(&format!("8 on {}", network.label), &race(net, &network, side)));
+        }
+        tally.close("eight first ADDs race for a bridge that is not there", side);
     }
-    tally.close("eight first ADDs race for a bridge that is not there", Side::Ours);
+}
+
+/// What goes wrong when eight containers want a bridge that is not there.
+fn race(net: &Sandbox, network: &Network, side: Side) -> String {
+    install();
+    let members: Vec<_> = (0..8)
+        .map(|number| {
+            let has_ports = !network.ports.is_null();
+            let network = network.clone();
+            let network = if has_ports { network.with_ports(10_000 + 2 * number) } else { network };
+            Member { target: Target::of(&net.container()), network, side }
+        })
+        .collect();
+    let mut problem = String::new();
+    let mut living = Vec::new();
+    for (member, outcome) in members.iter().zip(at_once(&members, |member| member.chain("ADD", &Value::Null)))
+    {
+        match outcome {
+            Ok(result) => living.push((member, result)),
+            Err(answer) => problem.push_str(&format!("ADD: {answer:?}\n")),
+        }
+    }
+    // Each has been told the MAC that the bridge keeps.
+    for outcome in at_once(&living, |(member, result)| member.chain("CHECK", result)) {
+        if let Err(answer) = outcome {
+            problem.push_str(&format!("CHECK: {answer:?}\n"));
+        }
+    }
+    let bridge = network.plugins[0]["bridge"].as_str().expect("a bridge");
+    let ports = net.run("ip", &["-o", "link", "show", "master", bridge]).lines().count();
+    if ports != members.len() {
+        problem.push_str(&format!("{ports} ports for {} containers\n", members.len()));
+    }
+    problem
 }
 
 /// What first comers see of the bridge before its gateway's address is there must stay.

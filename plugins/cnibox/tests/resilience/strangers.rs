@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Somebody else's iptables commands at random moments of our ADD and DEL: nobody loses a rule.
+//! Somebody else's iptables commands at random moments of ADD and DEL: nobody loses a rule.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
@@ -9,7 +9,7 @@ use cnibox_testkit::{Sandbox, sandbox};
 
 use crate::fixture::{Side, Target, World};
 use crate::networks::{self, Network};
-use crate::report::{Random, Tally, rounds};
+use crate::report::{Random, Tally, rounds, sides};
 
 /// A chain: the tool of its family, its table, its name.
 type Place = (&'static str, &'static str, &'static str);
@@ -171,9 +171,9 @@ fn interleave(world: &World<'_>, stranger: &mut Stranger, moments: &mut Random) 
 }
 
 /// A world for each network, and in it one container after the other.
-fn among_strangers(network: Network, seed: u64, turns: usize, tally: &mut Tally) {
+fn among_strangers(network: Network, side: Side, (seed, turns): (u64, usize), tally: &mut Tally) {
     sandbox(|net| {
-        let world = World::new(net, network.clone(), Side::Ours);
+        let world = World::new(net, network.clone(), side);
         let mut stranger = Stranger::new(net, seed);
         let before = world.host();
         let mut moments = Random::new(seed + 1);
@@ -188,9 +188,11 @@ fn among_strangers(network: Network, seed: u64, turns: usize, tally: &mut Tally)
 
 #[test]
 fn nobody_loses_a_rule_to_the_iptables_of_others() {
-    let mut tally = Tally::default();
-    for (number, network) in [networks::v4(), networks::dual()].into_iter().enumerate() {
-        among_strangers(network, 97 + number as u64, rounds(100, 250), &mut tally);
+    for side in sides() {
+        let mut tally = Tally::default();
+        for (number, network) in [networks::v4(), networks::dual()].into_iter().enumerate() {
+            among_strangers(network, side, (97 + number as u64, rounds(100, 250)), &mut tally);
+        }
+        tally.close("iptables commands of others at random moments of ADD and DEL", side);
     }
-    tally.close("iptables commands of others at random moments of ADD and DEL", Side::Ours);
 }
