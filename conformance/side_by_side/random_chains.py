@@ -5,11 +5,13 @@ A seed gives the same chains again; a scenario's name is its seed, so that one
 can be run alone: scripts/conformance random --seed 17 --count 1.
 """
 import concurrent.futures
+import ipaddress
 import random
 
 from . import lane
 from .compare import records
 from .scenarios import VERSIONS, scenario
+from .swap import TURNS
 
 COUNT = 60
 UPLINK = "ip link add up9 type veth peer name far9 && for l in up9 far9; do ip link set $l up addrgenmode none || exit; done"
@@ -38,12 +40,14 @@ FIELDS = {
 MAIN = ["bridge"] * 6 + ["ptp"] * 3 + ["macvlan", "tap", "host-device"]
 BEHIND = ["firewall", "portmap", "portmap", "tuning", "bandwidth", "sbr"]
 NEEDED = {"macvlan": {"master": "up9"}, "host-device": {"device": "up9"}}
-CAPABILITIES = {"portmap": "portMappings", "bandwidth": "bandwidth"}
+CAPABILITIES = {"portmap": {"portMappings": 0.9}, "bandwidth": {"bandwidth": 0.3}, "tuning": {"mac": 0.2}, "macvlan": {"mac": 0.3},
+                "bridge": {"mac": 0.2, "ips": 0.2, "ipRanges": 0.1}, "ptp": {"ips": 0.2, "ipRanges": 0.1}}
 
 V4 = ["10.22.0.0/16", "10.23.1.0/24", "172.20.0.0/28"]
 V6 = ["fd00:22::/64", "fd00:23::/112"]
 ROUTES = [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}, {"dst": "192.0.2.0/24"}, {"dst": "198.18.0.0/15", "priority": 7}, {"dst": "2001:db8::/32"}]
-DAMAGE = [("c1", "ip link del eth0"), ("c1", "ip addr flush dev eth0"), ("c1", "ip route del default"), ("host", "iptables -t nat -F POSTROUTING"),
+LINK_GONE = ("c1", "ip link del eth0")
+DAMAGE = [LINK_GONE, ("c1", "ip addr flush dev eth0"), ("c1", "ip route del default"), ("host", "iptables -t nat -F POSTROUTING"),
           ("host", "iptables -t nat -F CNI-HOSTPORT-DNAT"), ("host", "rm -f /var/lib/cni/networks/net1/10.*"), ("host", "ip link set br0 down")]
 
 
@@ -56,16 +60,18 @@ def generated(seed):
     for plugin in plugins:
         if plugin["type"] == main and (main == "ptp" or rnd.random() < 0.92):
             plugin["ipam"] = _ipam(rnd)
-    more = {"caps": {"portMappings": _ports(rnd), "bandwidth": {"ingressRate": 800000, "ingressBurst": 80000}}, "host": [UPLINK, KUBE]}
+    more = {"caps": _caps(rnd, plugins[0]), "host": [UPLINK, KUBE]}
     if plugins[0].get("isDefaultGateway") is True and "ipam" in plugins[0]:
         # The reference adds the route twice, and fails.
         plugins[0]["ipam"]["routes"] = [r for r in plugins[0]["ipam"]["routes"] if not r["dst"].endswith("/0")]
     # CHECK of the reference fails on every network without IPAM.
     checks = ["CHECK", "CHECK"] if "ipam" in plugins[0] else []
-    steps = _steps(rnd, checks)
+    steps = _steps(rnd, checks, _damage(plugins))
     if main == "bridge" and not any(plugins[0].get(field) is True for field in ("isGateway", "isDefaultGateway")):
         steps = _before_a_toss(steps)
-    return scenario("random/%d" % seed, plugins, steps, version=rnd.choice(VERSIONS + ("1.0.0", "0.4.0")), better=[4, 5, 6, 7, 11], **more)
+    steps = [_asking(rnd, step, plugins[0]) for step in steps]
+    turns = rnd.choice(["a"] * len(TURNS) + list(TURNS.values()))
+    return scenario("random/%d" % seed, plugins, steps, version=rnd.choice(VERSIONS + ("1.0.0", "0.4.0")), better=[4, 5, 6, 7, 11], turns=turns, **more)
 
 
 def _plugin(rnd, kind):
@@ -76,10 +82,38 @@ def _plugin(rnd, kind):
             # Of two wrong values only one can be named.
             is_wrong, values = (True, wrong) if not is_wrong and (not right or wrong and rnd.random() < 0.05) else (is_wrong, right)
             out[name] = rnd.choice(values)
-    capability = CAPABILITIES.get(kind)
-    if capability and rnd.random() < (0.9 if kind == "portmap" else 0.3):
-        out["capabilities"] = {capability: True}
+    capabilities = {name: True for name, chance in CAPABILITIES.get(kind, {}).items() if rnd.random() < chance}
+    if capabilities:
+        out["capabilities"] = capabilities
     return out
+
+
+def _caps(rnd, main):
+    """What the runtime gives to plugins that ask for it."""
+    return {"portMappings": _ports(rnd), "bandwidth": {"ingressRate": 800000, "ingressBurst": 80000}, "mac": "02:00:00:00:00:13",
+            "ips": [_inside(rnd, s) for s in _subnets(main)], "ipRanges": [[{"subnet": "10.24.0.0/24"}]]}
+
+
+def _subnets(main):
+    """The subnets of a network, in the order of its families."""
+    ipam = main.get("ipam", {})
+    sets = [[ipam]] if "subnet" in ipam else ipam.get("ranges", [])
+    return [ipaddress.ip_network(r[0]["subnet"]) for r in sets]
+
+
+def _inside(rnd, subnet):
+    """Some address of a subnet, as a runtime asks for it."""
+    return "%s/%d" % (subnet[rnd.randint(1, 14)], subnet.prefixlen)
+
+
+def _asking(rnd, step, main):
+    """A step, or the same with wishes in CNI_ARGS."""
+    if isinstance(step, dict) or rnd.random() > 0.12:
+        return step
+    wishes = ["IgnoreUnknown=1", "K8S_POD_NAME=web"] + ["MAC=02:00:00:00:00:14"] * rnd.randint(0, 1)
+    wishes += ["IP=" + _inside(rnd, s).split("/")[0] for s in _subnets(main)[:1]]
+    verb, container = step.split()
+    return {"do": verb, "c": container, "env": {"CNI_ARGS": ";".join(wishes)}}
 
 
 def _ipam(rnd):
@@ -89,12 +123,22 @@ def _ipam(rnd):
     if rnd.random() < 0.25:
         hosts = ["%s9/%s" % (s.split("/")[0][:-1], s.split("/")[1]) for s in subnets]
         return {"type": "static", "addresses": [{"address": h, "gateway": s.split("/")[0][:-1] + "1"} for h, s in zip(hosts, subnets)], "routes": routes}
+    more = {"dataDir": "/run/other"} if rnd.random() < 0.1 else {}
     if len(subnets) == 1 and rnd.random() < 0.5:
-        return {"type": "host-local", "subnet": subnets[0], "routes": routes}
-    ranges = [[{"subnet": s}] for s in subnets]
+        return dict({"type": "host-local", "subnet": subnets[0], "routes": routes}, **more)
+    ranges = [[_range(rnd, s)] for s in subnets]
     if rnd.random() < 0.2:
         ranges[0][0]["gateway"] = subnets[0].split("/")[0][:-1] + rnd.choice(["1", "5"])
-    return {"type": "host-local", "ranges": ranges, "routes": routes}
+    return dict({"type": "host-local", "ranges": ranges, "routes": routes}, **more)
+
+
+def _range(rnd, subnet):
+    """A range of a subnet: the whole of it, or few addresses, which may not be enough."""
+    out = {"subnet": subnet}
+    if rnd.random() < 0.3:
+        first = rnd.randint(1, 9)
+        out["rangeStart"], out["rangeEnd"] = (str(ipaddress.ip_network(subnet)[n]) for n in (first, first + rnd.randint(0, 3)))
+    return out
 
 
 def _ports(rnd):
@@ -107,12 +151,19 @@ def _ports(rnd):
     return out
 
 
-def _steps(rnd, checks):
+def _damage(plugins):
+    """What may happen to a container between two calls. The reference finds rules of masquerading and of source routing by
+    the interface, and leaves them in the way of whatever comes when that is gone."""
+    stays = any(plugin.get("ipMasq") is True or plugin["type"] == "sbr" for plugin in plugins)
+    return [damage for damage in DAMAGE if not (stays and damage is LINK_GONE)]
+
+
+def _steps(rnd, checks, damage):
     steps = ["ADD c1"]
     for _ in range(rnd.randint(1, 6)):
         container = rnd.choice(["c1", "c1", "c2"])
         if rnd.random() < 0.15:
-            where, command = rnd.choice(DAMAGE)
+            where, command = rnd.choice(damage)
             steps.append({"sh": command, "in": where, "may_fail": True})
         steps.append("%s %s" % (rnd.choice(["ADD", "DEL"] + checks), container))
     return steps + [check + " c1" for check in checks[:1]] + ["DEL c1", "DEL c2", "DEL c1"]
@@ -126,9 +177,10 @@ def _before_a_toss(steps):
 
 
 def differences(one, ours, reference):
-    """What OURS does differently from REFERENCE, up to the first ADD of the reference that fails: the host is not the
-    same behind it, since ours is undone, or succeeds."""
-    mine, other = (lane.played(one, {"a": directory}) for directory in (ours, reference))
+    """What OURS does differently from REFERENCE, alone or in turns with it, up to the first ADD of the reference that
+    fails: the host is not the same behind it, since ours is undone, or succeeds."""
+    mine = lane.played(one, {"a": ours, "b": reference}, one["turns"])
+    other = lane.played(one, {"a": reference, "b": reference})
     end = next((n for n, step in enumerate(other) if _failed_add(step)), None)
     if end is not None:
         mine, other = ([dict(step) for step in steps[:end + 1]] for steps in (mine, other))
