@@ -12,7 +12,6 @@ import time
 from .. import sandbox
 from ..report import Table
 from ..upstream.cache import Cache
-from ..upstream.lane import filled
 from . import containerd, host, libcni, packages, podman
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -26,14 +25,12 @@ def run(bindir, only=()):
     """The lane; returns (table, list of shortfalls)."""
     cache = Cache().ready()
     root = packages.ready(cache)
-    # podman's networks use tuning as well; Go's stands in until there is one.
-    directory = filled(bindir, cache, os.path.join(ROOT, "target", "conformance", "runtimes-bin"))
     table, problems = Table("Real runtimes", ["runtime", "published port", "left behind", "seconds"]), []
     for name in RUNTIMES:
         if only and name not in only:
             continue
         start = time.time()
-        left, failure = _sandboxed(name, directory, root, packages.driver(cache))
+        left, failure = _sandboxed(name, bindir, root, packages.driver(cache))
         if failure:
             problems.append("%s: %s" % (name, failure))
         if os.path.realpath(bindir) == os.path.realpath(cache.reference):
