@@ -58,7 +58,8 @@ fn guarded(target: fn(&[u8]), input: &[u8], what: &str) {
     let outcome = std::panic::catch_unwind(|| target(input));
     let slow = started.elapsed() > PATIENCE;
     if outcome.is_err() || slow {
-        let path = std::env::temp_dir().join(format!("fuzz-{}", std::process::id()));
+        let directory = std::env::var_os(FINDINGS).map_or_else(std::env::temp_dir, PathBuf::from);
+        let path = directory.join(format!("fuzz-{}", std::process::id()));
         let _ = fs::write(&path, input);
         let reason = if slow { "takes too long" } else { "panics" };
         eprintln!("{what}: {reason}; the input is in {}", path.display());
@@ -131,6 +132,8 @@ impl Random {
     }
 }
 
+/// Names the directory for inputs that a target did not stand.
+const FINDINGS: &str = "FUZZ_FINDINGS";
 const SIZE_LIMIT: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 
