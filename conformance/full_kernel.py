@@ -25,10 +25,10 @@ def run(bindir, reference, workdir, known, only):
     p = subprocess.run([SCRIPT, "--prepare"])
     if p.returncode:
         raise LabError("scripts/full-kernel --prepare: exit %d" % p.returncode)
-    return [upstream.run(bindir, workdir, known, full_kernel=True, only=only)] + _scenarios(bindir, reference, only)
+    return [upstream.run(bindir, workdir, known, full_kernel=True, only=only)] + _scenarios(bindir, reference, known, only)
 
 
-def _scenarios(bindir, reference, only):
+def _scenarios(bindir, reference, known, only):
     env = dict(os.environ, FULLKERNEL_RW="", PYTHONPATH=ROOT, PYTHONDONTWRITEBYTECODE="1")
     here = ",".join(side_by_side.features())
     p = subprocess.run([SCRIPT, sys.executable, "-m", "conformance.full_kernel", os.path.realpath(bindir), reference, here] + list(only),
@@ -36,7 +36,9 @@ def _scenarios(bindir, reference, only):
     if p.returncode:
         raise LabError("the scenarios in the full kernel: exit %d\n%s" % (p.returncode, p.stdout[-2000:]))
     out = []
-    for answer in json.loads(p.stdout.splitlines()[-1]):
+    answers = json.loads(p.stdout.splitlines()[-1])
+    known.note_used(answers["used"])
+    for answer in answers["outcomes"]:
         table = Table(answer["title"], answer["columns"])
         table.rows, table.notes = answer["rows"], answer["notes"]
         out.append((table, answer["problems"]))
@@ -45,8 +47,9 @@ def _scenarios(bindir, reference, only):
 
 def _guest(bindir, reference, without, only):
     """In the guest: the scenarios, and their outcome as the last line."""
-    outcomes = [lane.run(bindir, reference, Known(), only, without) for lane in (side_by_side, swap)]
-    print(json.dumps([dict(vars(table), problems=problems) for table, problems in outcomes]))
+    known = Known()
+    outcomes = [lane.run(bindir, reference, known, only, without) for lane in (side_by_side, swap)]
+    print(json.dumps({"outcomes": [dict(vars(table), problems=problems) for table, problems in outcomes], "used": known.used()}))
 
 
 if __name__ == "__main__":

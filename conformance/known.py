@@ -36,6 +36,15 @@ class Known:
                 return entry["reason"]
         return None
 
+    def used(self):
+        """The numbers of the lines that were of use."""
+        return [e["line"] for e in self.lines if e["used"]]
+
+    def note_used(self, numbers):
+        """These lines were of use elsewhere."""
+        for entry in self.lines:
+            entry["used"] |= entry["line"] in numbers
+
     def unused(self, suites):
         """Lines about SUITES that explained nothing."""
         return ["known-differences.md:%d: explains nothing any more: %s" % (e["line"], e["what"])
