@@ -3,16 +3,14 @@
 //! decides which error is seen (`pkg/skel`, `getCmdArgsFromEnv`).
 
 use cnibox_spec::{Code, ContainerId, ErrorObject, IdentError, IfName};
-use cnibox_sys::Env;
+use cnibox_sys::{Env, Verb};
 
 /// `CNI_COMMAND`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    Add,
-    Del,
-    Check,
-    Status,
-    Gc,
+    /// What a plugin does.
+    Verb(Verb),
+    /// Answered without a configuration.
     Version,
     /// Anything else; reported only after stdin has been read and found good.
     Unknown(String),
@@ -21,11 +19,11 @@ pub(crate) enum Command {
 impl Command {
     fn new(text: &str) -> Self {
         match text {
-            "ADD" => Self::Add,
-            "DEL" => Self::Del,
-            "CHECK" => Self::Check,
-            "STATUS" => Self::Status,
-            "GC" => Self::Gc,
+            "ADD" => Self::Verb(Verb::Add),
+            "DEL" => Self::Verb(Verb::Del),
+            "CHECK" => Self::Verb(Verb::Check),
+            "STATUS" => Self::Verb(Verb::Status),
+            "GC" => Self::Verb(Verb::Gc),
             "VERSION" => Self::Version,
             other => Self::Unknown(other.to_owned()),
         }
@@ -33,9 +31,11 @@ impl Command {
 
     fn requires(&self, variable: &str) -> bool {
         match variable {
-            "CNI_CONTAINERID" | "CNI_IFNAME" => matches!(self, Self::Add | Self::Check | Self::Del),
-            "CNI_NETNS" => matches!(self, Self::Add | Self::Check),
-            "CNI_PATH" => matches!(self, Self::Add | Self::Check | Self::Del | Self::Gc | Self::Status),
+            "CNI_CONTAINERID" | "CNI_IFNAME" => {
+                matches!(self, Self::Verb(Verb::Add | Verb::Check | Verb::Del))
+            }
+            "CNI_NETNS" => matches!(self, Self::Verb(Verb::Add | Verb::Check)),
+            "CNI_PATH" => matches!(self, Self::Verb(_)),
             _ => false,
         }
     }

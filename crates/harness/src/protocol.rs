@@ -5,7 +5,7 @@ use std::io::Read;
 
 use cnibox_spec::{
     CniResult, CniVersion, Code, ContainerId, ErrorObject, IfName, Json, NetnsPath, NetworkName,
-    VersionNumber, list, print_error, print_result, quoted_list,
+    VersionNumber, list, print_error, print_passed_on, print_result, quoted_list,
 };
 use cnibox_sys::{Env, Exit, Failure, Host, Memo, Sys, Verb};
 use serde::Deserialize;
@@ -68,26 +68,20 @@ fn serve(verbs: &Verbs, host: &mut Host<'_>) -> Exit {
 
 /// The document to print, if any.
 fn answer(verbs: &Verbs, host: &mut Host<'_>) -> Result<Option<String>, Failure> {
-    let Some(command) = environment::command(&host.env)? else {
-        print_about(verbs, host);
-        return Ok(None);
-    };
-    if command == Command::Version {
-        return Ok(Some(version_document(verbs)));
-    }
-    let stdin = read_config(host)?;
-    let conf = accept(&stdin)?;
-    let verb = match command {
-        Command::Add => Verb::Add,
-        Command::Del => Verb::Del,
-        Command::Check => Verb::Check,
-        Command::Status => Verb::Status,
-        Command::Gc => Verb::Gc,
-        Command::Version => return Ok(Some(version_document(verbs))),
-        Command::Unknown(name) => {
-            return Err(Failure::new(Code::INVALID_ENVIRONMENT, format!("unknown CNI_COMMAND: {name}")));
+    let verb = match environment::command(&host.env)? {
+        None => {
+            print_about(verbs, host);
+            return Ok(None);
+        }
+        Some(Command::Version) => return Ok(Some(version_document(verbs))),
+        Some(Command::Verb(verb)) => Ok(verb),
+        Some(Command::Unknown(name)) => {
+            Err(Failure::new(Code::INVALID_ENVIRONMENT, format!("unknown CNI_COMMAND: {name}")))
         }
     };
+    let stdin = read_config(host)?;
+    let conf = accept(&stdin)?;
+    let verb = verb?;
     let conf = gate(verbs, verb, conf)?;
     perform(verbs, verb, &conf, host, &stdin)
 }
@@ -129,8 +123,11 @@ fn add(verbs: &Verbs, input: &Input<'_>, args: AddArgs, sys: &mut Sys<'_>) -> Re
         sys.chain_links_del(&attachment)?;
     }
     // A plugin that may not write links fails, if it must, where it needs to.
-    let chained = prev_result.and_then(|prev| sys.chained_add_begins(&prev, attachment).ok());
+    let chained = prev_result.as_ref().and_then(|prev| sys.chained_add_begins(prev, attachment).ok());
     let added = (verbs.add)(input, args, sys).and_then(|result| {
+        if prev_result.as_ref() == Some(&result) {
+            return Ok(print_passed_on(input.conf.version, &result));
+        }
         let printed = print_result(input.conf.version, &result);
         printed.map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
     });

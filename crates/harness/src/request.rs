@@ -133,6 +133,20 @@ impl Input<'_> {
         Ok(mac)
     }
 
+    /// The first of these that is not empty: `runtimeConfig.mac`, `MAC` in `CNI_ARGS`, `mac`.
+    ///
+    /// # Errors
+    /// Those of [`Input::mac_of_args`].
+    pub fn requested_mac(
+        &self,
+        runtime: &str,
+        configured: &str,
+    ) -> Result<Option<String>, cnibox_spec::ArgsError> {
+        let of_args = self.mac_of_args()?;
+        let mut candidates = [runtime, &of_args, configured].into_iter();
+        Ok(candidates.find(|mac| !mac.is_empty()).map(str::to_owned))
+    }
+
     /// Checks only the fields that every configuration may have, for plugins without fields of their own.
     ///
     /// # Errors

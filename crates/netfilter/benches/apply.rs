@@ -12,6 +12,7 @@ const ROUNDS: usize = 100;
 /// (`nft_compat_wait_for_destructors`), which takes an RCU grace period.
 const QUIET: Duration = Duration::from_millis(25);
 
+#[expect(clippy::disallowed_methods, reason = "the process ends in the namespace")]
 fn main() {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -17,8 +17,8 @@ use crate::plan::{AnyRule, Reader, Step, Wanted, plan};
 use crate::xt::{self, Canon, Match};
 
 /// How long others may keep changing the ruleset between a look and the change that is based on it. A crowd of
-/// `iptables` processes does for seconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// `iptables` processes does for seconds, and on a machine that is short of time a single attempt may wait for that long.
+const PATIENCE: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
@@ -77,6 +77,10 @@ enum Route {
     Nft,
 }
 
+/// In the order in which they are taken.
+const ROUTES: [Route; 4] =
+    [Route::Netlink, Route::Tool(xt::Family::Ipv4), Route::Tool(xt::Family::Ipv6), Route::Nft];
+
 impl Engine {
     /// An engine that finds tools in `path` (the value of `PATH`). Nothing is opened yet; the first use opens a socket in
     /// the network namespace of the calling thread and keeps it.
@@ -115,15 +119,18 @@ impl Engine {
         *self.flavour.insert(flavour)
     }
 
-    /// Whether `iptables` is installed.
-    pub fn has_iptables(&mut self) -> bool {
-        self.iptables().is_some()
-    }
-
-    /// Whether `nft` is installed.
-    #[must_use]
-    pub fn has_nft(&self) -> bool {
-        find_tool("nft", &self.path).is_some()
+    /// Whether `nft` is installed, and `iptables` is not or cannot be used in this kernel: rules go into native tables
+    /// then unless somebody asked for others. Starts a process only where legacy `iptables` leaves a choice.
+    pub fn has_only_nft(&mut self) -> bool {
+        let input = TableRef::Xt(xt::Family::Ipv4, xt::Table::Filter);
+        let has_nft = |engine: &Self| find_tool("nft", &engine.path).is_some();
+        match self.flavour() {
+            Flavour::NfTables => false,
+            Flavour::Missing => has_nft(self),
+            Flavour::Legacy => {
+                has_nft(self) && self.chain_exists(&input, "INPUT").is_err_and(|error| error.is_absence())
+            }
+        }
     }
 
     /// Makes everything in the batch true.
@@ -136,20 +143,21 @@ impl Engine {
     /// comments that cannot be written; [`Error::ToolMissing`]; [`Error::Contended`].
     pub fn apply(&mut self, batch: &Batch) -> Result<()> {
         let routes = self.routes(batch);
-        let part = |route: Route| -> Vec<&Change> {
-            batch
-                .changes()
-                .iter()
-                .zip(&routes)
-                .filter(|(_, r)| **r == route)
-                .map(|(change, _)| change)
-                .collect()
-        };
-        self.apply_netlink(&part(Route::Netlink))?;
-        for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
-            self.apply_tool(family, &part(Route::Tool(family)))?;
+        for route in ROUTES {
+            self.apply_by(route, &of_route(batch, &routes, route))?;
         }
-        self.apply_nft(&part(Route::Nft))
+        Ok(())
+    }
+
+    /// As [`Engine::apply`] for a batch that only takes away: a packet filter that the host does not have has nothing in
+    /// it, and what one refuses keeps nothing in the others.
+    ///
+    /// # Errors
+    /// The first of those of [`Engine::apply`].
+    pub fn clear(&mut self, batch: &Batch) -> Result<()> {
+        let routes = self.routes(batch);
+        let outcomes = ROUTES.map(|route| if_any(self.apply_by(route, &of_route(batch, &routes, route))));
+        outcomes.into_iter().collect()
     }
 
     /// True if the chain exists.
@@ -194,25 +202,22 @@ impl Engine {
         })
     }
 
-    /// How many rules jump to the chain; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// Those of the kernel or tool.
-    pub fn references(&mut self, table: &TableRef, chain: &str) -> Result<Option<u32>> {
-        self.read(table, |reader| match reader.chain(table, chain)? {
-            Some(_) => reader.jumps(table, chain).map(Some),
-            None => Ok(None),
-        })
-    }
-
     fn read<T>(&mut self, table: &TableRef, ask: impl FnOnce(&mut dyn Reader) -> Result<T>) -> Result<T> {
         match table {
             TableRef::Xt(family, _) if self.uses_tool() => ask(&mut self.tool(*family)),
-            TableRef::Xt(..) | TableRef::Nft(..) => ask(self.socket()?),
+            TableRef::Xt(..) | TableRef::Nft(..) => {
+                let answer = ask(self.socket()?);
+                if answer.as_ref().is_err_and(|error| error.errno() == Some(libc::EINVAL)) {
+                    // Which may mean that there is no nf_tables; this question tells.
+                    self.socket()?.generation()?;
+                }
+                answer
+            }
         }
     }
 
-    fn uses_tool(&mut self) -> bool {
+    /// Whether rules of the iptables dialect are written with the host's tools, not over netlink.
+    pub fn uses_tool(&mut self) -> bool {
         match self.choice {
             Choice::Auto => self.flavour() == Flavour::Legacy,
             Choice::Netlink => false,
@@ -234,10 +239,16 @@ impl Engine {
         batch.changes().iter().map(route).collect()
     }
 
-    fn apply_netlink(&mut self, changes: &[&Change]) -> Result<()> {
-        if changes.is_empty() {
-            return Ok(());
+    fn apply_by(&mut self, route: Route, changes: &[&Change]) -> Result<()> {
+        match route {
+            _ if changes.is_empty() => Ok(()),
+            Route::Netlink => self.apply_netlink(changes),
+            Route::Tool(family) => self.apply_tool(family, changes),
+            Route::Nft => self.apply_nft(changes),
         }
+    }
+
+    fn apply_netlink(&mut self, changes: &[&Change]) -> Result<()> {
         let form = self.form(changes);
         let socket = socket(&mut self.socket)?;
         let (mut pause, deadline) = (FIRST_PAUSE, Instant::now() + PATIENCE);
@@ -262,18 +273,12 @@ impl Engine {
     }
 
     fn apply_tool(&mut self, family: xt::Family, changes: &[&Change]) -> Result<()> {
-        if changes.is_empty() {
-            return Ok(());
-        }
         let mut tool = self.tool(family);
         let steps = plan(changes, &[], &mut tool)?;
         tool.restore(&steps)
     }
 
     fn apply_nft(&mut self, changes: &[&Change]) -> Result<()> {
-        if changes.is_empty() {
-            return Ok(());
-        }
         let steps: Vec<Step> = plan(changes, &[], self.socket()?)?;
         exec::run_nft(&self.path, &steps)
     }
@@ -302,6 +307,18 @@ impl Engine {
     fn socket(&mut self) -> Result<&mut Socket> {
         socket(&mut self.socket)
     }
+}
+
+/// An answer about a packet filter that the host may not have: then nothing is in it.
+///
+/// # Errors
+/// Any other.
+pub fn if_any<T: Default>(answer: Result<T>) -> Result<T> {
+    answer.or_else(|error| if error.is_absence() { Ok(T::default()) } else { Err(error) })
+}
+
+fn of_route<'b>(batch: &'b Batch, routes: &[Route], route: Route) -> Vec<&'b Change> {
+    batch.changes().iter().zip(routes).filter(|(_, of)| **of == route).map(|(change, _)| change).collect()
 }
 
 fn socket(place: &mut Option<Socket>) -> Result<&mut Socket> {

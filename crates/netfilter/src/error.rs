@@ -35,6 +35,12 @@ pub enum Error {
         /// What was being read.
         during: &'static str,
     },
+    /// The kernel has no nf_tables.
+    #[error("{operation}: the kernel has no nf_tables")]
+    NoNfTables {
+        /// What was asked for.
+        operation: &'static str,
+    },
     /// Somebody else kept changing the ruleset, however often the batch was tried.
     #[error("ruleset changed during each of {attempts} attempts")]
     Contended {
@@ -83,6 +89,7 @@ impl Error {
             Self::Kernel { errno, .. } => Some(*errno),
             Self::Socket { source, .. } | Self::Spawn { source, .. } => source.raw_os_error(),
             Self::Malformed { .. }
+            | Self::NoNfTables { .. }
             | Self::Contended { .. }
             | Self::ToolMissing { .. }
             | Self::Tool { .. }
@@ -97,6 +104,7 @@ impl Error {
             Self::Kernel { text, .. } => text.as_deref(),
             Self::Socket { .. }
             | Self::Malformed { .. }
+            | Self::NoNfTables { .. }
             | Self::Contended { .. }
             | Self::ToolMissing { .. }
             | Self::Spawn { .. }
@@ -123,7 +131,22 @@ impl Error {
         self.errno() == Some(libc::EEXIST) || self.stderr_has(&EXISTS)
     }
 
-    /// True if trying again later may help: contention, or a lock that another process holds.
+    /// True if the host has no such packet filter, in the kernel or as a tool: nothing can be in it.
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
+        match self {
+            Self::NoNfTables { .. } | Self::ToolMissing { .. } => true,
+            Self::Socket { source, .. } => source.raw_os_error() == Some(libc::EPROTONOSUPPORT),
+            Self::Tool { status, .. } => *status == VERSION_PROBLEM && self.stderr_has(&NO_TABLES),
+            Self::Kernel { .. }
+            | Self::Malformed { .. }
+            | Self::Contended { .. }
+            | Self::Spawn { .. }
+            | Self::InvalidText { .. } => false,
+        }
+    }
+
+    /// True if trying again later may help.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Contended { .. })
@@ -140,6 +163,15 @@ const NOT_FOUND: [&str; 4] = [
     "No chain/target/match by that name.",
     "No such file or directory",
     "does not exist",
+];
+/// What legacy iptables ends with when the kernel has no such tables (`xtables.h`), and what it says
+/// (`libiptc/libiptc.c`): without the table, without all of them, and `ip6tables` without IPv6.
+const VERSION_PROBLEM: i32 = 3;
+const NO_TABLES: [&str; 4] = [
+    "Table does not exist",
+    "who? (do you need to insmod?)",
+    "Protocol not available",
+    "Address family not supported by protocol",
 ];
 const BUSY: [&str; 2] = ["Device or resource busy", "Too many links"];
 const EXISTS: [&str; 2] = ["Chain already exists", "File exists"];

@@ -21,7 +21,7 @@ mod quote;
 pub mod xt;
 
 pub use batch::{Batch, Change, NftChanges, Op, Owner, Position, RuleId, RuleInfo, TableRef, XtChanges};
-pub use engine::{Choice, Engine};
+pub use engine::{Choice, Engine, if_any};
 pub use error::{Error, Result};
 pub use flavour::Flavour;
 pub use hint::Hint;

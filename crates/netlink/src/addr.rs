@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnetwork::IpNetwork;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{
-    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope,
+    AddressAttribute, AddressFlags, AddressMessage, AddressScope, CacheInfo,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
@@ -38,6 +38,17 @@ pub struct Addr {
     pub flags: u32,
     /// IPv4 label.
     pub label: Option<String>,
+    /// How long it lasts; `None` for ever.
+    pub lifetime: Option<Lifetime>,
+}
+
+/// How long an address lasts, in seconds; `u32::MAX` is for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Until it is deprecated (`preferred_lft`).
+    pub preferred: u32,
+    /// Until it goes (`valid_lft`).
+    pub valid: u32,
 }
 
 /// An address to add.
@@ -49,9 +60,16 @@ pub struct AddrSpec {
     pub broadcast: Option<Ipv4Addr>,
     /// `RT_SCOPE_*`.
     pub scope: u8,
-    /// Skip duplicate address detection (IPv6 `nodad`).
-    pub nodad: bool,
+    /// `IFA_F_*`, such as [`IFA_F_NODAD`].
+    pub flags: u32,
+    /// How long it is to last; `None` for ever.
+    pub lifetime: Option<Lifetime>,
 }
+
+/// Skip duplicate address detection (IPv6 `nodad`).
+pub const IFA_F_NODAD: u32 = AddressFlags::Nodad.bits();
+/// No route to the network of the address (`noprefixroute`).
+pub const IFA_F_NOPREFIXROUTE: u32 = AddressFlags::Noprefixroute.bits();
 
 impl Family {
     /// The family of an address.
@@ -70,7 +88,7 @@ impl Family {
 impl AddrSpec {
     /// A global address. IPv4 networks with room for one get their broadcast address, as the Go plugins' do.
     pub fn new(net: IpNetwork) -> Self {
-        Self { net, broadcast: broadcast(net), scope: 0, nodad: false }
+        Self { net, broadcast: broadcast(net), scope: 0, flags: 0, lifetime: None }
     }
 
     fn message(&self, index: u32) -> AddressMessage {
@@ -82,15 +100,26 @@ impl AddrSpec {
         message.attributes =
             vec![AddressAttribute::Local(self.net.ip()), AddressAttribute::Address(self.net.ip())];
         message.attributes.extend(self.broadcast.map(AddressAttribute::Broadcast));
-        if self.nodad {
-            message.header.flags = AddressHeaderFlags::Nodad;
-            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        if self.flags != 0 {
+            let flags = AddressFlags::from_bits_retain(self.flags);
+            message.attributes.push(AddressAttribute::Flags(flags));
         }
+        message.attributes.extend(self.lifetime.map(|lifetime| {
+            let mut info = CacheInfo::default();
+            (info.ifa_preferred, info.ifa_valid) = (lifetime.preferred, lifetime.valid);
+            AddressAttribute::CacheInfo(info)
+        }));
         message
     }
 }
 
 impl Addr {
+    /// What to add to have it again as it is, for the time that it has left.
+    pub fn again(&self) -> AddrSpec {
+        let Self { net, broadcast, scope, lifetime, .. } = *self;
+        AddrSpec { net, broadcast, scope, flags: self.flags & CHOSEN.bits(), lifetime }
+    }
+
     /// Duplicate address detection has not finished (`IFA_F_TENTATIVE`).
     pub fn is_tentative(&self) -> bool {
         self.flags & libc::IFA_F_TENTATIVE != 0
@@ -117,7 +146,7 @@ impl Rtnl {
     /// # Errors
     /// [`Error::is_addr_not_found`], or what else the kernel says.
     pub fn addr_del(&mut self, index: u32, net: IpNetwork) -> Result<(), Error> {
-        let spec = AddrSpec { net, broadcast: None, scope: 0, nodad: false };
+        let spec = AddrSpec { broadcast: None, ..AddrSpec::new(net) };
         self.change(RouteNetlinkMessage::DelAddress(spec.message(index)), 0)
     }
 
@@ -149,7 +178,7 @@ pub(crate) fn as_addr(message: RouteNetlinkMessage) -> Option<Addr> {
 /// `None` for a message without an address, which the kernel does not send.
 #[expect(clippy::wildcard_enum_match_arm, reason = "attributes nobody asks about")]
 pub(crate) fn decode(message: AddressMessage) -> Option<Addr> {
-    let (mut local, mut address, mut broadcast, mut label) = (None, None, None, None);
+    let (mut local, mut address, mut broadcast, mut label, mut lifetime) = (None, None, None, None, None);
     let mut flags = u32::from(message.header.flags.bits());
     for attribute in message.attributes {
         match attribute {
@@ -158,6 +187,7 @@ pub(crate) fn decode(message: AddressMessage) -> Option<Addr> {
             AddressAttribute::Broadcast(ip) => broadcast = Some(ip),
             AddressAttribute::Label(text) => label = Some(text),
             AddressAttribute::Flags(all) => flags = all.bits(),
+            AddressAttribute::CacheInfo(info) => lifetime = as_lifetime(info),
             _ => {}
         }
     }
@@ -171,8 +201,22 @@ pub(crate) fn decode(message: AddressMessage) -> Option<Addr> {
         scope: message.header.scope.into(),
         flags,
         label,
+        lifetime,
     })
 }
+
+fn as_lifetime(info: CacheInfo) -> Option<Lifetime> {
+    let lifetime = Lifetime { preferred: info.ifa_preferred, valid: info.ifa_valid };
+    (lifetime.preferred.min(lifetime.valid) != u32::MAX).then_some(lifetime)
+}
+
+/// What `inet6_rtm_newaddr` (net/ipv6/addrconf.c) lets others choose; the kernel says the rest itself.
+const CHOSEN: AddressFlags = AddressFlags::Nodad
+    .union(AddressFlags::Optimistic)
+    .union(AddressFlags::Homeaddress)
+    .union(AddressFlags::Managetempaddr)
+    .union(AddressFlags::Noprefixroute)
+    .union(AddressFlags::Mcautojoin);
 
 #[cfg(test)]
 mod tests {
@@ -189,9 +233,13 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_what_is_read() {
-        let spec = AddrSpec { nodad: true, ..AddrSpec::new("fd00::1/64".parse().unwrap()) };
+        let lifetime = Some(Lifetime { preferred: 0, valid: 60 });
+        let flags = IFA_F_NODAD | IFA_F_NOPREFIXROUTE;
+        let spec = AddrSpec { flags, lifetime, ..AddrSpec::new("fd00::1/64".parse().unwrap()) };
         let addr = as_addr(RouteNetlinkMessage::NewAddress(spec.message(3))).unwrap();
         assert_eq!((addr.index, addr.net, addr.peer, addr.scope), (3, spec.net, None, 0));
-        assert_eq!(addr.flags, libc::IFA_F_NODAD);
+        assert_eq!((addr.flags, addr.lifetime), (flags, lifetime));
+        let computed = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED | libc::IFA_F_PERMANENT;
+        assert_eq!(Addr { flags: flags | computed, ..addr }.again(), spec);
     }
 }

@@ -3,8 +3,10 @@
 
 mod vlandb;
 
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{AfSpecBridge, BridgeFlag, BridgeVlanInfoFlags};
+use netlink_packet_route::link::{
+    AfSpecBridge, BridgeFlag, BridgeVlanInfoFlags, LinkAttribute, LinkExtentMask, LinkMessage,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::{LinkBridgePort, LinkBridgeVlan};
 
 use crate::{Error, Rtnl};
@@ -59,14 +61,47 @@ impl Rtnl {
     /// `bridge vlan show dev INDEX`: the VLANs of one port, sorted by id, ranges taken apart.
     ///
     /// # Errors
-    /// What the kernel says (`operation not supported` before Linux 5.6).
+    /// What the kernel says.
     pub fn bridge_vlans(&mut self, port: u32) -> Result<Vec<BridgeVlan>, Error> {
-        let dump = self.dump(&vlandb::VlanDbMessage::request(port))?;
-        Ok(dump.into_iter().flat_map(|message| message.into_vlans_of(port)).collect())
+        match self.dump(&vlandb::VlanDbMessage::request(port)) {
+            Ok(dump) => Ok(dump.into_iter().flat_map(|message| message.into_vlans_of(port)).collect()),
+            // Before Linux 5.6 there is no such question.
+            Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => self.bridge_vlans_by_links(port),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`Rtnl::bridge_vlans`], from a list of all ports of the namespace: the only way before Linux 5.6, and one whose
+    /// cost grows with the node.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn bridge_vlans_by_links(&mut self, port: u32) -> Result<Vec<BridgeVlan>, Error> {
+        let mut request = LinkMessage::default();
+        request.header.interface_family = AddressFamily::Bridge;
+        request.attributes = vec![LinkAttribute::ExtMask(vec![LinkExtentMask::Brvlan])];
+        let dump = self.dump(&RouteNetlinkMessage::GetLink(request))?;
+        Ok(dump.into_iter().flat_map(|message| vlans_of(message, port)).collect())
     }
 }
 
-fn vlan_message(port: u32, vlan: BridgeVlan) -> netlink_packet_route::link::LinkMessage {
+/// The VLANs in a message about `port`.
+fn vlans_of(message: RouteNetlinkMessage, port: u32) -> Vec<BridgeVlan> {
+    let mut vlans = Vec::new();
+    let RouteNetlinkMessage::NewLink(link) = message else { return vlans };
+    for attribute in link.attributes {
+        let LinkAttribute::AfSpecBridge(specs) = attribute else { continue };
+        for spec in specs {
+            let AfSpecBridge::VlanInfo(info) = spec else { continue };
+            let is = |flag| info.flags.contains(flag);
+            let (pvid, untagged) = (is(BridgeVlanInfoFlags::Pvid), is(BridgeVlanInfoFlags::Untagged));
+            vlans.push(BridgeVlan { id: info.vid, pvid, untagged });
+        }
+    }
+    if link.header.index == port { vlans } else { Vec::new() }
+}
+
+fn vlan_message(port: u32, vlan: BridgeVlan) -> LinkMessage {
     let mut flags = BridgeVlanInfoFlags::empty();
     flags.set(BridgeVlanInfoFlags::Pvid, vlan.pvid);
     flags.set(BridgeVlanInfoFlags::Untagged, vlan.untagged);

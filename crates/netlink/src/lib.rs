@@ -23,7 +23,7 @@ mod rule;
 mod socket;
 mod tun;
 
-pub use addr::{Addr, AddrSpec, Family};
+pub use addr::{Addr, AddrSpec, Family, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, Lifetime};
 pub use bridge::{BridgePort, BridgeVlan};
 pub use cnibox_netns::errno;
 pub use error::Error;
@@ -39,5 +39,5 @@ pub use rtnl::Rtnl;
 #[cfg(feature = "fuzzing")]
 pub use rtnl::decode_anything;
 pub use rule::{Rule, RuleSpec};
-pub use socket::{Multicast, Protocol, Socket};
+pub use socket::{Multicast, Socket};
 pub use tun::{TapSpec, link_add_tap};

@@ -7,7 +7,7 @@ use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::rtnl::packets;
-use crate::{Addr, Error, Family, Link, Multicast, Protocol, Rtnl, Socket, link};
+use crate::{Addr, Error, Family, Link, Multicast, Rtnl, Socket, link};
 
 /// Notifications of one namespace, from its opening on. Open it before the change whose effect is awaited, or at least
 /// before the wait: every wait reads the present state once, so nothing is missed in between.
@@ -70,7 +70,7 @@ impl Monitor {
     }
 
     fn of(group: Multicast) -> Result<Self, Error> {
-        let socket = Socket::open(Protocol::Route)?;
+        let socket = Socket::open()?;
         socket.join(group)?;
         Ok(Self { socket })
     }

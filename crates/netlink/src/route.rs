@@ -133,22 +133,6 @@ impl Route {
     pub fn is_default(&self) -> bool {
         self.dst.prefix() == 0
     }
-
-    /// The same route, to be added elsewhere (another table, another namespace). Several next hops are lost.
-    pub fn to_spec(&self) -> RouteSpec {
-        RouteSpec {
-            dst: self.dst,
-            gw: self.gw,
-            oif: self.oif,
-            scope: Some(self.scope),
-            table: Some(self.table),
-            priority: Some(self.priority).filter(|priority| *priority != 0),
-            mtu: self.mtu,
-            advmss: self.advmss,
-            src: self.src,
-            onlink: self.flags & RTNH_F_ONLINK != 0,
-        }
-    }
 }
 
 impl Rtnl {
@@ -167,14 +151,6 @@ impl Rtnl {
     /// [`Error::is_exists`], or what else the kernel says.
     pub fn route_add_exclusive(&mut self, route: &RouteSpec) -> Result<(), Error> {
         self.change(RouteNetlinkMessage::NewRoute(route.message()), NLM_F_CREATE | NLM_F_EXCL)
-    }
-
-    /// `ip route replace`.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn route_replace(&mut self, route: &RouteSpec) -> Result<(), Error> {
-        self.change(RouteNetlinkMessage::NewRoute(route.message()), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
     /// `ip route del`: the first route that matches what is said about it.
@@ -403,11 +379,27 @@ fn via(via: RouteVia) -> Option<IpAddr> {
     }
 }
 
-const RTNH_F_ONLINK: u32 = 4;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const RTNH_F_ONLINK: u32 = 4;
+
+    /// What is to be sent for the same route.
+    fn spec_of(route: &Route) -> RouteSpec {
+        RouteSpec {
+            dst: route.dst,
+            gw: route.gw,
+            oif: route.oif,
+            scope: Some(route.scope),
+            table: Some(route.table),
+            priority: Some(route.priority).filter(|priority| *priority != 0),
+            mtu: route.mtu,
+            advmss: route.advmss,
+            src: route.src,
+            onlink: route.flags & RTNH_F_ONLINK != 0,
+        }
+    }
 
     #[test]
     fn what_is_sent_is_what_is_read() {
@@ -425,7 +417,7 @@ mod tests {
         };
         let route = as_route(RouteNetlinkMessage::NewRoute(spec.message())).unwrap();
         assert_eq!(route.dst, "10.9.0.0/16".parse().unwrap());
-        assert_eq!(route.to_spec(), RouteSpec { dst: route.dst, ..spec });
+        assert_eq!(spec_of(&route), RouteSpec { dst: route.dst, ..spec });
         assert_eq!((route.protocol, route.kind), (3, 1));
     }
 
@@ -444,7 +436,7 @@ mod tests {
         message.attributes.push(RouteAttribute::Expires(7));
         let copy = as_route(RouteNetlinkMessage::NewRoute(message)).unwrap().message_for(100);
         let copy = as_route(RouteNetlinkMessage::NewRoute(copy)).unwrap();
-        assert_eq!(copy.to_spec(), RouteSpec { table: Some(100), scope: Some(0), ..spec });
+        assert_eq!(spec_of(&copy), RouteSpec { table: Some(100), scope: Some(0), ..spec });
         assert_eq!((copy.protocol, copy.message.attributes.len()), (2, 3));
     }
 

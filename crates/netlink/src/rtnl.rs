@@ -7,7 +7,7 @@ use netlink_packet_core::{
     NlaBuffer, NlasIterator,
 };
 
-use crate::{Error, Protocol, Socket};
+use crate::{Error, Socket};
 
 /// An rtnetlink connection to the namespace it was opened in, wherever the thread goes later.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Rtnl {
     /// # Errors
     /// [`Error::Socket`].
     pub fn open() -> Result<Self, Error> {
-        Ok(Self { socket: Socket::open(Protocol::Route)?, sequence: 0 })
+        Ok(Self { socket: Socket::open()?, sequence: 0 })
     }
 
     /// Sends a request that changes something and waits for the acknowledgement. `flags` are added to

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A blocking netlink socket: whole datagrams from the kernel and nobody else, with an optional deadline.
 //!
-//! Knows nothing about the messages inside, so the packet filter's protocol can use it too.
+//! Knows nothing about the messages inside.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,20 +11,11 @@ use netlink_sys::{SocketAddr, protocols};
 
 use crate::Error;
 
-/// One netlink socket, bound, in the namespace that the thread was in when it was opened.
+/// One `NETLINK_ROUTE` socket, bound, in the namespace that the thread was in when it was opened.
 #[derive(Debug)]
 pub struct Socket {
     inner: netlink_sys::Socket,
     buffer: Vec<u8>,
-}
-
-/// The netlink protocols this repository speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    /// Links, addresses, routes, rules, queueing disciplines: `NETLINK_ROUTE`.
-    Route,
-    /// nf_tables and connection tracking: `NETLINK_NETFILTER`.
-    Netfilter,
 }
 
 /// Multicast groups of `NETLINK_ROUTE`, see `rtnetlink(7)`.
@@ -39,23 +30,18 @@ pub enum Multicast {
 }
 
 impl Socket {
-    /// Opens and binds a socket with extended acknowledgements (`NETLINK_EXT_ACK`), short ones (`NETLINK_CAP_ACK`) and,
-    /// for `NETLINK_ROUTE`, strictly checked dump requests (`NETLINK_GET_STRICT_CHK`).
+    /// Opens and binds a socket with extended acknowledgements (`NETLINK_EXT_ACK`), short ones (`NETLINK_CAP_ACK`) and
+    /// strictly checked dump requests (`NETLINK_GET_STRICT_CHK`).
     ///
     /// # Errors
     /// [`Error::Socket`].
-    pub fn open(protocol: Protocol) -> Result<Self, Error> {
-        let number = match protocol {
-            Protocol::Route => protocols::NETLINK_ROUTE,
-            Protocol::Netfilter => protocols::NETLINK_NETFILTER,
-        };
-        let mut inner = netlink_sys::Socket::new(number).map_err(Error::socket("socket"))?;
+    pub fn open() -> Result<Self, Error> {
+        let mut inner =
+            netlink_sys::Socket::new(protocols::NETLINK_ROUTE).map_err(Error::socket("socket"))?;
         inner.set_ext_ack(true).map_err(Error::socket("set NETLINK_EXT_ACK"))?;
         inner.set_cap_ack(true).map_err(Error::socket("set NETLINK_CAP_ACK"))?;
-        if protocol == Protocol::Route {
-            // Kernels before 4.20 lack it: they ignore dump filters, and every filter is applied again here.
-            let _ = inner.set_netlink_get_strict_chk(true);
-        }
+        // Kernels before 4.20 lack it: they ignore dump filters, and every filter is applied again here.
+        let _ = inner.set_netlink_get_strict_chk(true);
         inner.bind_auto().map_err(Error::socket("bind"))?;
         Ok(Self { inner, buffer: vec![0; RECEIVE_BUFFER] })
     }

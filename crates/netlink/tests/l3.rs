@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use cnibox_netlink::{
-    AddrSpec, Family, Monitor, Route, RouteSpec, Rtnl, RuleSpec, Settled, TABLE_MAIN, VethSpec,
+    AddrSpec, Family, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, Lifetime, Monitor, Route, RouteSpec, Rtnl, RuleSpec,
+    Settled, TABLE_MAIN, VethSpec,
 };
 use cnibox_testkit::{Sandbox, sandbox};
 
@@ -48,7 +49,8 @@ fn addresses_are_added_listed_and_deleted() {
         let (mut rtnl, a, b) = cable(net);
         let v4 = AddrSpec::new("10.1.0.7/24".parse().unwrap());
         rtnl.addr_add(a, &v4).unwrap();
-        rtnl.addr_add(a, &AddrSpec { nodad: true, ..AddrSpec::new("fd00::7/64".parse().unwrap()) }).unwrap();
+        rtnl.addr_add(a, &AddrSpec { flags: IFA_F_NODAD, ..AddrSpec::new("fd00::7/64".parse().unwrap()) })
+            .unwrap();
         rtnl.addr_add(b, &AddrSpec::new("10.2.0.7/32".parse().unwrap())).unwrap();
         let listed = rtnl.addrs(a, Some(Family::V4)).unwrap();
         assert_eq!(listed.len(), 1);
@@ -83,8 +85,10 @@ fn routes_are_listed_by_table_and_link() {
         assert_eq!((main[0].gw, main[0].oif, main[0].protocol, main[0].scope), (gw, Some(a), 3, 0));
         assert_eq!(rtnl.routes(Family::V4, TABLE_MAIN, None).unwrap().len(), 3);
         let other = rtnl.routes(Family::V4, 1000, None).unwrap();
-        assert_eq!(other.len(), 1);
-        assert_eq!(other[0].to_spec(), RouteSpec { scope: Some(0), ..far });
+        let [other] = &other[..] else { panic!("not one route: {other:?}") };
+        assert_eq!((other.dst, other.gw, other.oif, other.scope), (far.dst, gw, Some(a), 0));
+        assert_eq!((other.table, other.priority, other.src), (1000, 5, far.src));
+        assert_eq!((other.mtu, other.advmss), (far.mtu, far.advmss));
         assert!(rtnl.routes(Family::V4, 4711, None).unwrap().is_empty());
         assert!(rtnl.routes(Family::V6, 4711, None).unwrap().is_empty());
     });
@@ -102,10 +106,9 @@ fn adding_a_route_is_as_exclusive_as_the_go_plugins_are() {
         rtnl.route_add(&by("10.1.0.2")).unwrap();
         assert_eq!(rtnl.routes(Family::V4, TABLE_MAIN, Some(a)).unwrap().len(), 3);
         rtnl.route_del(&by("10.1.0.2")).unwrap();
-        rtnl.route_replace(&by("10.1.0.3")).unwrap();
         let routes = rtnl.routes(Family::V4, TABLE_MAIN, Some(a)).unwrap();
-        assert_eq!(routes.iter().filter_map(|route| route.gw).collect::<Vec<_>>(), [ip("10.1.0.3")]);
-        let gone = rtnl.route_del(&by("10.1.0.1")).unwrap_err();
+        assert_eq!(routes.iter().filter_map(|route| route.gw).collect::<Vec<_>>(), [ip("10.1.0.1")]);
+        let gone = rtnl.route_del(&by("10.1.0.2")).unwrap_err();
         assert_eq!((gone.is_not_found(), gone.to_string().as_str()), (true, "no such process"));
     });
 }
@@ -123,10 +126,33 @@ fn link_scope_routes_are_deleted_without_saying_the_scope() {
 }
 
 #[test]
+fn an_address_can_be_had_again_as_it_was() {
+    sandbox(|net| {
+        let (mut rtnl, a, _) = cable(net);
+        let spec = AddrSpec {
+            flags: IFA_F_NODAD | IFA_F_NOPREFIXROUTE,
+            lifetime: Some(Lifetime { preferred: 0, valid: 600 }),
+            ..AddrSpec::new("fd00::7/64".parse().unwrap())
+        };
+        rtnl.addr_add(a, &spec).unwrap();
+        for _ in 0..2 {
+            let listed = rtnl.addrs(a, Some(Family::V6)).unwrap();
+            let again = listed.iter().find(|addr| addr.net == spec.net).unwrap().again();
+            let left = again.lifetime.unwrap();
+            assert!(left.preferred == 0 && (500..=600).contains(&left.valid), "{left:?}");
+            assert_eq!(AddrSpec { lifetime: spec.lifetime, ..again.clone() }, spec);
+            rtnl.addr_del(a, spec.net).unwrap();
+            rtnl.addr_add(a, &again).unwrap();
+        }
+    });
+}
+
+#[test]
 fn v6_routes_and_gateways_of_the_other_family_work() {
     sandbox(|net| {
         let (mut rtnl, a, _) = cable(net);
-        rtnl.addr_add(a, &AddrSpec { nodad: true, ..AddrSpec::new("fd00::7/64".parse().unwrap()) }).unwrap();
+        rtnl.addr_add(a, &AddrSpec { flags: IFA_F_NODAD, ..AddrSpec::new("fd00::7/64".parse().unwrap()) })
+            .unwrap();
         let gw = Some(ip("fd00::1"));
         rtnl.route_add(&RouteSpec { gw, oif: Some(a), ..to("::/0") }).unwrap();
         rtnl.route_add(&RouteSpec { gw, oif: Some(a), ..to("10.9.0.0/16") }).unwrap();
@@ -183,7 +209,7 @@ fn waiting_for_addresses_ends_when_one_is_in_use_elsewhere() {
     sandbox(|net| {
         let (mut rtnl, a, b) = cable(net);
         let addr = AddrSpec::new("fd00::7/64".parse().unwrap());
-        rtnl.addr_add(b, &AddrSpec { nodad: true, ..addr.clone() }).unwrap();
+        rtnl.addr_add(b, &AddrSpec { flags: IFA_F_NODAD, ..addr.clone() }).unwrap();
         let mut monitor = Monitor::addrs().unwrap();
         rtnl.addr_add(a, &addr).unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);

@@ -126,7 +126,7 @@ fn links_move_between_namespaces_and_go_away_in_pairs() {
         let mut host = Rtnl::open().unwrap();
         host.link_add_veth(&VETH).unwrap();
         let index = host.link_by_name("eth0").unwrap().index;
-        host.link_set_netns(index, pod.netns.as_fd()).unwrap();
+        host.link_set(LinkChange::new(index).netns(pod.netns.as_fd())).unwrap();
         assert!(host.link_by_name("eth0").unwrap_err().is_not_found());
         let mut inside = rtnl_of(&pod);
         let eth0 = inside.link_by_name("eth0").unwrap();
@@ -197,6 +197,7 @@ fn bridge_vlans_are_added_listed_and_deleted() {
         }
         let want = [access, tagged(200), tagged(201), tagged(202), tagged(4094)];
         assert_eq!(host.bridge_vlans(veth0).unwrap(), want);
+        assert_eq!(host.bridge_vlans_by_links(veth0).unwrap(), want);
     });
 }
 

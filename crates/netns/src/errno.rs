@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The texts that Go prints for errno values.
+//! The texts that Go prints for errno values, and for signals.
 //!
 //! Runtimes and tests match on the Go plugins' messages, so every crate of this repository that ends a message with a
 //! system error takes its text from here. The table is a table of facts: Linux's numbers (`asm-generic/errno*.h`) and
@@ -23,6 +23,31 @@ pub fn io_text(error: &io::Error) -> Cow<'static, str> {
         None => Cow::Owned(error.to_string()),
     }
 }
+
+/// The text of a signal as Go prints it: `9` is `killed`, one without a name of its own `signal 31`.
+pub fn signal_text(signal: i32) -> Cow<'static, str> {
+    let name = usize::try_from(signal).ok().and_then(|at| SIGNALS.get(at.checked_sub(1)?));
+    name.map_or_else(|| Cow::Owned(format!("signal {signal}")), |name| Cow::Borrowed(*name))
+}
+
+/// From number 1 on.
+const SIGNALS: [&str; 15] = [
+    "hangup",
+    "interrupt",
+    "quit",
+    "illegal instruction",
+    "trace/breakpoint trap",
+    "aborted",
+    "bus error",
+    "floating point exception",
+    "killed",
+    "user defined signal 1",
+    "segmentation fault",
+    "user defined signal 2",
+    "broken pipe",
+    "alarm clock",
+    "terminated",
+];
 
 /// Sorted by number. Go prints `EOPNOTSUPP` and `ENOTSUP` alike, `EAGAIN` and `EWOULDBLOCK` too.
 const TABLE: &[(i32, &str)] = &[
@@ -171,6 +196,11 @@ mod tests {
         assert_eq!(text(95), "operation not supported");
         assert_eq!(text(524), "errno 524");
         assert_eq!(text(0), "errno 0");
+        let signals: Vec<_> = [1, 9, 11, 15, 31, 0].into_iter().map(signal_text).collect();
+        assert_eq!(
+            signals,
+            ["hangup", "killed", "segmentation fault", "terminated", "signal 31", "signal 0"]
+        );
     }
 
     #[test]

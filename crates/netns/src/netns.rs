@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One network namespace as an open file: checks, identity, entering and coming back.
+#![expect(clippy::disallowed_methods, reason = "the only home of setns and unshare")]
 
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -119,11 +120,6 @@ impl NetNs {
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, Error> {
         let _inside = if self.same_as_current()? { None } else { Some(self.enter()?) };
         Ok(work())
-    }
-
-    /// Gives the open file away, for example to keep only the descriptor.
-    pub fn into_fd(self) -> OwnedFd {
-        self.file.into()
     }
 }
 

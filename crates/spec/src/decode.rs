@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decoding with the leniency of Go's `encoding/json`, which configurations in the field rely on: keys match
-//! without regard to case, unknown keys are ignored, the last duplicate wins, `null` leaves the default.
+//! without regard to case, unknown keys are ignored, the last duplicate wins, `null` leaves the default,
+//! which inside lists and maps is `false`, 0 or the empty text.
 //! Wrong types are errors that name the field in Go's words: a structure's serde name is the Go type (with its
 //! package, where Go prints it), and so is a newtype's whose name says more than its content (`[]main.Range`).
 //! A structure whose name is in lower case is the inside of a type that decodes itself: Go names the structure
@@ -10,6 +11,7 @@ use std::fmt;
 
 use serde::de::value::StringDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, Visitor};
+use serde_json::Number;
 use thiserror::Error;
 
 use crate::Json;
@@ -129,6 +131,15 @@ struct Decoder<'a> {
 }
 
 impl Decoder<'_> {
+    /// A number, which `null` is 0 for.
+    fn number(&self) -> Option<Number> {
+        match self.json {
+            Json::Number(number) => Some(number.clone()),
+            Json::Null => Some(0.into()),
+            Json::Bool(_) | Json::String(_) | Json::Array(_) | Json::Object(_) => None,
+        }
+    }
+
     fn mismatch(&self, wanted: &'static str) -> DecodeError {
         let value = match self.json {
             Json::Null => "null".to_owned(),
@@ -177,34 +188,38 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        if let Json::Bool(value) = self.json {
-            visitor.visit_bool(*value)
-        } else {
-            Err(self.mismatch("bool"))
+        match self.json {
+            Json::Bool(value) => visitor.visit_bool(*value),
+            Json::Null => visitor.visit_bool(false),
+            Json::Number(_) | Json::String(_) | Json::Array(_) | Json::Object(_) => {
+                Err(self.mismatch("bool"))
+            }
         }
     }
 
     fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        let Json::Number(number) = self.json else { return Err(self.mismatch("int")) };
-        number.as_i64().map_or_else(|| Err(self.mismatch("int")), |value| visitor.visit_i64(value))
+        let value = self.number().and_then(|number| number.as_i64());
+        value.map_or_else(|| Err(self.mismatch("int")), |value| visitor.visit_i64(value))
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        let Json::Number(number) = self.json else { return Err(self.mismatch("uint64")) };
-        number.as_u64().map_or_else(|| Err(self.mismatch("uint64")), |value| visitor.visit_u64(value))
+        let value = self.number().and_then(|number| number.as_u64());
+        value.map_or_else(|| Err(self.mismatch("uint64")), |value| visitor.visit_u64(value))
     }
 
     fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        let Json::Number(number) = self.json else { return Err(self.mismatch("uint32")) };
-        let value = number.as_u64().and_then(|value| u32::try_from(value).ok());
+        let value =
+            self.number().and_then(|number| number.as_u64()).and_then(|value| u32::try_from(value).ok());
         value.map_or_else(|| Err(self.mismatch("uint32")), |value| visitor.visit_u32(value))
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        if let Json::String(value) = self.json {
-            visitor.visit_str(value)
-        } else {
-            Err(self.mismatch("string"))
+        match self.json {
+            Json::String(value) => visitor.visit_str(value),
+            Json::Null => visitor.visit_str(""),
+            Json::Bool(_) | Json::Number(_) | Json::Array(_) | Json::Object(_) => {
+                Err(self.mismatch("string"))
+            }
         }
     }
 
@@ -338,6 +353,8 @@ impl<'de> de::MapAccess<'de> for Fields<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::{Cidr, NetAddr};
     use serde::Deserialize;
@@ -432,6 +449,23 @@ mod tests {
     #[test]
     fn null_leaves_the_default() {
         assert_eq!(load(r#"{"mtu":null,"ipam":null}"#).unwrap(), NetConf::default());
+    }
+
+    #[test]
+    fn null_in_lists_and_maps_is_zero() {
+        fn load<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+            decode(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())
+        }
+        let capabilities: BTreeMap<String, bool> = load(r#"{"portMappings":null,"ips":true}"#).unwrap();
+        assert_eq!(capabilities.into_values().collect::<Vec<_>>(), [true, false]);
+        assert_eq!(load::<Vec<String>>(r#"["a",null]"#).unwrap(), ["a", ""]);
+        assert_eq!(load::<Vec<i64>>("[null,-1]").unwrap(), [0, -1]);
+        assert_eq!(load::<Vec<u64>>("[null]").unwrap(), [0]);
+        assert_eq!(load::<Vec<u32>>("[null]").unwrap(), [0]);
+        assert_eq!(load::<Vec<NetAddr>>("[null]").unwrap(), [NetAddr(None)]);
+        assert_eq!(load::<Vec<Option<i64>>>("[null]").unwrap(), [None]);
+        // Reads itself, in Go too.
+        assert_eq!(load::<Vec<Cidr>>("[null]").unwrap_err(), "invalid CIDR address: ");
     }
 
     #[test]

@@ -50,6 +50,13 @@ impl Json {
         members.iter().rev().find(called).map(|(_, value)| value).filter(|value| **value != Self::Null)
     }
 
+    /// Whether there is a member called `key`, ignoring ASCII case, were it `null`.
+    #[must_use]
+    pub fn mentions(&self, key: &str) -> bool {
+        let Self::Object(members) = self else { return false };
+        members.iter().any(|(name, _)| name.eq_ignore_ascii_case(key))
+    }
+
     /// The text of a string.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
@@ -236,6 +243,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&json).unwrap(), text);
         assert_eq!(json.member("B"), Some(&Json::Number(2.into())));
         assert_eq!(json.member("a").unwrap().member("x"), None);
+        assert!(json.member("a").unwrap().mentions("X") && !json.mentions("x"));
     }
 
     #[test]

@@ -27,4 +27,4 @@ pub use ip::{Cidr, IpParseError, NetAddr, broadcast, first_host, parse_cidr, par
 pub use json::{Json, JsonError};
 pub use result::{CniResult, Dns, Interface, IpConfig, Route};
 pub use version::{CniVersion, UnknownVersion, VersionError, VersionNumber};
-pub use wire::{ConvertError, PrevResultError, parse_result, print_error, print_result};
+pub use wire::{ConvertError, PrevResultError, parse_result, print_error, print_passed_on, print_result};

@@ -102,11 +102,20 @@ struct VersionOnly {
 /// # Errors
 /// [`ConvertError`] when the version cannot express the result.
 pub fn print_result(version: CniVersion, result: &CniResult) -> Result<String, ConvertError> {
-    Ok(match Shape::of(version) {
-        Shape::V0_2 => pretty(&v02::Result::new(version, result)?),
+    if matches!(Shape::of(version), Shape::V0_2) && result.ips.is_empty() {
+        return Err(ConvertError::NoAddresses);
+    }
+    Ok(print_passed_on(version, result))
+}
+
+/// Prints a result as it was read under `version`, were it without addresses: nothing is converted then.
+#[must_use]
+pub fn print_passed_on(version: CniVersion, result: &CniResult) -> String {
+    match Shape::of(version) {
+        Shape::V0_2 => pretty(&v02::Result::new(version, result)),
         Shape::V0_4 => pretty(&lists::Result04::new(version, result)),
         Shape::V1 => pretty(&lists::Result1::new(version, result)),
-    })
+    }
 }
 
 /// Prints an error object.

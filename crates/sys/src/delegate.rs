@@ -132,8 +132,9 @@ impl Sys<'_> {
     }
 
     /// ADD to an IPAM plugin, which is told DEL when it fails, as the specification asks (section "Delegated plugin
-    /// execution"). host-local refuses a second address for an attachment; when the container no longer has the
-    /// first one, that is what a killed or lost ADD left behind, and it is released.
+    /// execution"), unless an earlier ADD has left a living attachment, whose addresses DEL would release. host-local
+    /// refuses a second address for an attachment; when the container no longer has the first one, that is what a killed
+    /// or lost ADD left behind, and it is released.
     ///
     /// # Errors
     /// The plugin's own.
@@ -141,8 +142,7 @@ impl Sys<'_> {
         self.ipam_add_unless(plugin, version, Self::pod_has_address)
     }
 
-    /// [`Sys::ipam_add`] for an attachment without an interface: nothing shows whether its first address is in use, so
-    /// it is.
+    /// [`Sys::ipam_add`] for an attachment without an interface: nothing shows whether it lives, so it does.
     ///
     /// # Errors
     /// The plugin's own.
@@ -154,20 +154,15 @@ impl Sys<'_> {
         &mut self,
         plugin: &str,
         version: &str,
-        in_use: impl FnOnce(&mut Self, IpAddr) -> Result<bool, Failure>,
+        in_use: impl FnOnce(&mut Self, Option<IpAddr>) -> Result<bool, Failure>,
     ) -> Result<CniResult, Failure> {
         let failure = match self.delegate_add(plugin, version) {
             Ok(result) => return Ok(result),
             Err(failure) => failure,
         };
         let reserved = reserved_address(&failure);
-        if let Some(address) = reserved
-            && in_use(self, address)?
-        {
-            return Err(failure.into());
-        }
         // It gave up waiting before it did anything, and would only wait as long again.
-        if failure.is_transient() {
+        if failure.is_transient() || in_use(self, reserved)? {
             return Err(failure.into());
         }
         let undone = self.delegate(Verb::Del, plugin);
@@ -184,8 +179,17 @@ impl Sys<'_> {
         Err(failure)
     }
 
-    fn pod_has_address(&mut self, address: IpAddr) -> Result<bool, Failure> {
-        Ok(self.pod_addresses("lo")?.contains(&address))
+    /// Whether the container has the address that is `reserved`; or, where it may be any, an interface of this
+    /// attachment with one.
+    fn pod_has_address(&mut self, reserved: Option<IpAddr>) -> Result<bool, Failure> {
+        match reserved {
+            Some(address) => Ok(self.pod_addresses(|_| true)?.contains(&address)),
+            None => {
+                let ifname = self.env.var("CNI_IFNAME");
+                // A link-local one comes with the interface.
+                Ok(self.pod_addresses(|name| name == ifname)?.iter().any(|address| !is_link_local(*address)))
+            }
+        }
     }
 
     /// Calls `plugin` with any verb, this call's environment and configuration; answers with its stdout.
@@ -255,6 +259,10 @@ fn reserved_address(error: &DelegateError) -> Option<IpAddr> {
     duplicate.then(|| words.filter_map(|word| word.parse().ok()).next()).flatten()
 }
 
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
 /// "text file busy" is tried this often, a second apart, as by the reference.
 const BUSY_ATTEMPTS: u32 = 6;
 
@@ -286,7 +294,10 @@ fn status_text(status: std::process::ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),
-        (None, signal) => format!("signal: {}", signal.unwrap_or_default()),
+        (None, signal) => {
+            let dumped = if status.core_dumped() { " (core dumped)" } else { "" };
+            format!("signal: {}{dumped}", cnibox_netns::errno::signal_text(signal.unwrap_or_default()))
+        }
     }
 }
 

@@ -37,7 +37,8 @@ impl Sys<'_> {
         }
     }
 
-    /// The addresses that the container has on interfaces other than `ifname`; `None` when its namespace is gone.
+    /// The addresses that the container has on interfaces other than `ifname` only; `None` when its namespace is gone. One
+    /// that `ifname` has, too, is an address of two networks.
     ///
     /// # Errors
     /// When the namespace cannot be opened although it is there, or the kernel refuses.
@@ -47,10 +48,15 @@ impl Sys<'_> {
         ifname: &IfName,
     ) -> Result<Option<Vec<IpAddr>>, Failure> {
         let Some(netns) = netns else { return Ok(None) };
-        match self.open_pod_if_present(netns)? {
-            Some(_) => self.pod_addresses(ifname.as_str()).map(Some),
-            None => Ok(None),
+        if self.open_pod_if_present(netns)?.is_none() {
+            return Ok(None);
         }
+        let mut others = self.pod_addresses(|name| name != ifname.as_str())?;
+        if !others.is_empty() {
+            let own = self.pod_addresses(|name| name == ifname.as_str())?;
+            others.retain(|address| !own.contains(address));
+        }
+        Ok(Some(others))
     }
 
     /// Deletes the container's interface, which may be gone; false when the container's namespace is.

@@ -38,7 +38,7 @@ impl Failure {
         &self.0
     }
 
-    /// Puts `prefix` in front of the message, unless the failure is a delegate's.
+    /// Puts `prefix` in front of the message.
     #[must_use]
     pub fn prefixed(mut self, prefix: &str) -> Self {
         self.0.msg.insert_str(0, prefix);

@@ -3,7 +3,7 @@
 //! reference keeps it, too: either can take back what the other has lent.
 //!
 //! Invariant: a link changes its name only inside the container. On the host, udev and NetworkManager would see a
-//! second name for a moment and act on it.
+//! second name for a moment and act on it. So it goes back in two steps, and between them its alias says whose it was.
 
 use std::os::fd::AsFd;
 
@@ -132,7 +132,9 @@ impl Sys<'_> {
     /// [`LoanError`]; the interface is in the container then, as it was.
     pub fn link_return(&mut self, ifname: &IfName) -> Result<bool, Failure> {
         let rtnl = self.rtnl(Place::Pod)?;
-        let Some(lent) = rtnl.link_by_name_if_present(ifname.as_str())? else { return Ok(false) };
+        let Some(lent) = rtnl.link_by_name_if_present(ifname.as_str())? else {
+            return self.link_return_half_way(ifname);
+        };
         let host_name = lent.alias.clone().filter(|alias| !alias.is_empty());
         let host_name = host_name.ok_or_else(|| LoanError::NoAlias(ifname.to_string()))?;
         // Before Linux 6.2 only a link that is down changes its name; moving takes it down anyway.
@@ -149,20 +151,36 @@ impl Sys<'_> {
         returned.map(|()| true)
     }
 
+    /// Takes back what a killed call has given its name already.
+    fn link_return_half_way(&mut self, ifname: &IfName) -> Result<bool, Failure> {
+        let returning = returning(ifname.as_str());
+        let links = self.rtnl(Place::Pod)?.links()?;
+        let Some(link) = links.into_iter().find(|link| link.alias.as_ref() == Some(&returning)) else {
+            return Ok(false);
+        };
+        self.link_move_home(LinkChange::new(link.index), &link.name).map(|()| true)
+    }
+
     fn link_move_out(&mut self, lent: &Link, host_name: &str) -> Result<(), Failure> {
-        let home = NetNs::current()?;
         let rtnl = self.rtnl(Place::Pod)?;
-        let mut change = LinkChange::new(lent.index).alias("").name(host_name);
-        match rtnl.link_set(change) {
-            Ok(()) => change = LinkChange::new(lent.index),
+        let renamed = LinkChange::new(lent.index).alias(&returning(&lent.name)).name(host_name);
+        let mut change = LinkChange::new(lent.index);
+        match rtnl.link_set(renamed) {
+            Ok(()) => {}
             // Another interface of the container has the name: then it is changed on the host.
-            Err(error) if error.is_exists() => change = LinkChange::new(lent.index).alias("").name(host_name),
+            Err(error) if error.is_exists() => change = change.name(host_name),
             Err(source) => {
                 let (ifname, host_name) = (lent.name.clone(), host_name.to_owned());
                 return Err(LoanError::Rename { ifname, host_name, source }.into());
             }
         }
-        let moved = rtnl.link_set(change.netns(home.as_fd()));
+        self.link_move_home(change, host_name)
+    }
+
+    fn link_move_home(&mut self, change: LinkChange, host_name: &str) -> Result<(), Failure> {
+        let home = NetNs::current()?;
+        // The kernel moves first.
+        let moved = self.rtnl(Place::Pod)?.link_set(change.alias("").netns(home.as_fd()));
         Ok(moved.map_err(|source| LoanError::Return { host_name: host_name.to_owned(), source })?)
     }
 
@@ -184,4 +202,9 @@ impl Sys<'_> {
         }
         Ok(())
     }
+}
+
+/// The alias of a link that has its name on the host again and is still in the container.
+fn returning(ifname: &str) -> String {
+    format!("cnibox:returning:{ifname}")
 }

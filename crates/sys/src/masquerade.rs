@@ -9,12 +9,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cnibox_netfilter::nft::{self, ChainType, Hook, HookPoint, Statement};
 use cnibox_netfilter::xt::{self, Match, Target};
-use cnibox_netfilter::{Batch, Owner, Position, RuleInfo, TableRef};
-use cnibox_spec::{Attachment, Code, sha512_prefix};
+use cnibox_netfilter::{Batch, Owner, Position, RuleInfo, TableRef, if_any};
+use cnibox_spec::{Attachment, Code, ContainerId, IfName, NetworkName, sha512_prefix};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
-use crate::{Coded, Failure, Sys};
+use crate::{Coded, Failure, Sys, Txn, Undo};
 
 /// Where masquerade rules are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,14 @@ pub struct Masquerade {
 }
 
 impl Masquerade {
+    /// That of this attachment.
+    #[must_use]
+    pub fn new(network: &NetworkName, container: &ContainerId, ifname: &IfName) -> Self {
+        let [network, container, ifname] =
+            [network.as_str(), container.as_str(), ifname.as_str()].map(str::to_owned);
+        Self { network, container, ifname }
+    }
+
     /// The iptables chain, shared by the container's interfaces on the network.
     #[must_use]
     pub fn chain(&self) -> String {
@@ -193,8 +201,25 @@ impl Masquerade {
     }
 }
 
+impl Txn<'_, '_> {
+    /// Masquerades `addresses`, with the backend that was asked for or else the host wants.
+    ///
+    /// # Errors
+    /// What the packet filter refuses.
+    pub fn masquerade_add(
+        &mut self,
+        masquerade: &Masquerade,
+        asked: Option<MasqueradeBackend>,
+        addresses: &[IpNetwork],
+    ) -> Result<(), Failure> {
+        let backend = self.sys().masquerade_backend(asked)?;
+        let undo = Undo::Rules(masquerade.remove(backend, addresses));
+        self.step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, addresses)))
+    }
+}
+
 impl Sys<'_> {
-    /// The backend that the host wants: iptables, unless only `nft` is installed.
+    /// The backend that the host wants: iptables, unless it has only `nft`.
     ///
     /// # Errors
     /// See [`Sys::engine`].
@@ -205,9 +230,11 @@ impl Sys<'_> {
         if let Some(backend) = asked {
             return Ok(backend);
         }
-        let engine = self.engine()?;
-        let only_nft = !engine.has_iptables() && engine.has_nft();
-        Ok(if only_nft { MasqueradeBackend::Nftables } else { MasqueradeBackend::Iptables })
+        Ok(if self.engine()?.has_only_nft() {
+            MasqueradeBackend::Nftables
+        } else {
+            MasqueradeBackend::Iptables
+        })
     }
 
     /// Removes the attachment's masquerade from both backends, since the configuration may have changed in between.
@@ -229,7 +256,7 @@ impl Sys<'_> {
                 continue;
             }
             // Without the chain there can be no rule that jumps to it, and no need to read everybody's rules.
-            if !self.engine()?.chain_exists(&table, &chain)? {
+            if !if_any(self.engine()?.chain_exists(&table, &chain))? {
                 continue;
             }
             let kept = |rule: &RuleInfo| rule.source.is_some_and(|source| in_use.contains(&source.ip()));
@@ -241,7 +268,7 @@ impl Sys<'_> {
             batch.xt(family, xt::Table::Nat).delete_chain_if_unreferenced(&chain);
         }
         masquerade.remove_nft(&mut batch);
-        Ok(self.engine()?.apply(&batch)?)
+        Ok(self.engine()?.clear(&batch)?)
     }
 
     /// Removes the masquerade of every attachment of `network` that is not among `valid`, from both backends.
@@ -252,7 +279,7 @@ impl Sys<'_> {
         let mut batch = Batch::new();
         for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
             let table = TableRef::Xt(family, xt::Table::Nat);
-            for rule in self.engine()?.rules(&table, POSTROUTING)? {
+            for rule in if_any(self.engine()?.rules(&table, POSTROUTING))? {
                 let Some(chain) = stale_chain(&rule, network, valid) else { continue };
                 batch
                     .xt(family, xt::Table::Nat)
@@ -261,12 +288,12 @@ impl Sys<'_> {
             }
         }
         let table = TableRef::Nft(nft::Family::Inet, NFT_TABLE.to_owned());
-        for rule in self.engine()?.rules(&table, NFT_CHECKS)? {
+        for rule in if_any(self.engine()?.rules(&table, NFT_CHECKS))? {
             if rule.comment.as_deref().is_some_and(|comment| nft_is_stale(comment, network, valid)) {
                 batch.nft(nft::Family::Inet, NFT_TABLE).delete_found(NFT_CHECKS, rule.id);
             }
         }
-        Ok(self.engine()?.apply(&batch)?)
+        Ok(self.engine()?.clear(&batch)?)
     }
 
     /// Whether every rule of [`Masquerade::install`] that concerns `addresses` is there; otherwise what is missing.

@@ -123,7 +123,7 @@ impl Memory {
     }
 
     /// What is remembered of the network's attachments that are not among `valid`.
-    pub(crate) fn stale<'a>(
+    pub fn stale<'a>(
         &self,
         network: &'a NetworkName,
         valid: &'a [Attachment],
@@ -176,7 +176,10 @@ fn write(path: &Path, memo: &Memo) -> std::io::Result<()> {
     }
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    options.open(path)?.write_all(text.as_bytes())
+    options.open(path)?.write_all(text.as_bytes()).inspect_err(|_| {
+        // Half of it would say something else.
+        let _ = fs::remove_file(path);
+    })
 }
 
 fn read(path: &Path) -> Option<Memo> {

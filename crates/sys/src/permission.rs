@@ -87,16 +87,16 @@ impl Sys<'_> {
     /// # Errors
     /// What the kernel or the tool says.
     pub fn packet_filter(&mut self) -> Result<&'static str, Failure> {
-        let forced = self.env().var("CNIBOX_NETFILTER") == "exec";
         let engine = self.engine()?;
         for family in [Family::Ipv4, Family::Ipv6] {
             engine.chain_exists(&TableRef::Xt(family, Table::Filter), "FORWARD")?;
         }
-        Ok(match engine.flavour() {
-            _ if forced => "by iptables-restore, as CNIBOX_NETFILTER says",
-            Flavour::Legacy => "by iptables-restore, as the host's iptables is the legacy one",
-            Flavour::NfTables => "in nf_tables over netlink, as the host's iptables writes them",
-            Flavour::Missing => "in nf_tables over netlink; the host has no iptables",
+        Ok(match (engine.uses_tool(), engine.flavour()) {
+            (true, Flavour::Legacy) => "by iptables-restore, as the host's iptables is the legacy one",
+            (true, _) => "by iptables-restore, as CNIBOX_NETFILTER says",
+            (false, Flavour::NfTables) => "in nf_tables over netlink, as the host's iptables writes them",
+            (false, Flavour::Legacy) => "in nf_tables over netlink, as CNIBOX_NETFILTER says",
+            (false, Flavour::Missing) => "in nf_tables over netlink; the host has no iptables",
         })
     }
 }

@@ -137,14 +137,14 @@ impl<'h> Sys<'h> {
         }
     }
 
-    /// Every address that the container has, loopback and the interface `except` aside.
+    /// Every address that the container has on interfaces with such a name, those of loopback aside.
     ///
     /// # Errors
     /// When the kernel refuses; [`PodNotOpen`] before [`Sys::open_pod`].
-    pub fn pod_addresses(&mut self, except: &str) -> Result<Vec<IpAddr>, Failure> {
+    pub fn pod_addresses(&mut self, on: impl Fn(&str) -> bool) -> Result<Vec<IpAddr>, Failure> {
         let rtnl = self.rtnl(Place::Pod)?;
         let mut addresses = Vec::new();
-        for link in rtnl.links()?.into_iter().filter(|link| link.name != except) {
+        for link in rtnl.links()?.into_iter().filter(|link| on(&link.name)) {
             addresses.extend(rtnl.addrs(link.index, None)?.into_iter().map(|addr| addr.net.ip()));
         }
         addresses.retain(|address| !address.is_loopback());

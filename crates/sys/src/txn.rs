@@ -256,7 +256,8 @@ fn restore_settings(rtnl: &mut Rtnl, before: &Link) -> Result<(), Error> {
 
 fn release(rtnl: &mut Rtnl, link: u32, addresses: &[AddrSpec], routes: &[Route]) -> Result<(), Error> {
     rtnl.link_set_nomaster(link)?;
-    for address in addresses {
+    // The kernel lists the newest IPv6 address first.
+    for address in addresses.iter().rev() {
         match rtnl.addr_add(link, address) {
             Err(error) if !error.is_exists() => return Err(error),
             _ => {}

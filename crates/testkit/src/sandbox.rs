@@ -69,6 +69,7 @@ pub fn lacks(feature: &str) {
 }
 
 impl Sandbox {
+    #[expect(clippy::disallowed_methods, reason = "the thread ends with the test")]
     fn enter() -> Result<Self, String> {
         unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
             .map_err(|errno| format!("unshare network and mount namespaces: {errno}"))?;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD: filters and the IFB device, taken back when something fails.
 
-use cnibox_harness::{AddArgs, Request};
+use cnibox_harness::{AddArgs, Plugin, Request};
 use cnibox_netlink::{Error, Link, Tbf};
 use cnibox_spec::{CniResult, Interface};
 use cnibox_sys::{Coded, Failure, Memo, Memory, Owner, Place, Stage, Sys, Txn, Undo};
 use thiserror::Error as ThisError;
 
 use crate::config::Config;
-use crate::{host_link, plan};
+use crate::{Bandwidth, host_link, plan};
 
 /// What the kernel refused.
 #[derive(Debug, ThisError)]
@@ -47,7 +47,7 @@ pub(crate) fn add(
         }
         if let Some(limit) = request.config.egress {
             let name = plan::ifb_name(request.conf.network.as_str(), container.as_str());
-            let ifb = ifb(tx, (&name, host.mtu), &owner, attachment)?;
+            let ifb = ifb(tx, &name, host.mtu, &owner, attachment)?;
             redirect(tx, host.index, ifb.index)?;
             root_tbf(tx, ifb.index, limit.tbf(), ApplyError::Egress)?;
             let alias = owner.alias(Stage::Ready);
@@ -73,22 +73,24 @@ fn root_tbf(
 /// mark, the memory tells whose it is.
 fn ifb(
     tx: &mut Txn<'_, '_>,
-    (name, mtu): (&str, u32),
+    name: &str,
+    mtu: u32,
     owner: &Owner,
     mut attachment: Memo,
 ) -> Result<Link, Failure> {
-    let memory = Memory::of(MEMORY);
+    let memory = Memory::of(Bandwidth::NAME);
     let earlier = memory.recall(&attachment);
     attachment.notes = vec![name.to_owned()];
     memory.note(&attachment);
-    let made = make_ifb(tx, (name, mtu), owner, earlier.as_ref());
+    let made = make_ifb(tx, name, mtu, owner, earlier.as_ref());
     memory.forget(&attachment);
     made
 }
 
 fn make_ifb(
     tx: &mut Txn<'_, '_>,
-    (name, mtu): (&str, u32),
+    name: &str,
+    mtu: u32,
     owner: &Owner,
     earlier: Option<&Memo>,
 ) -> Result<Link, Failure> {
@@ -118,9 +120,6 @@ fn is_unfinished(found: Option<Link>, owner: &Owner, earlier: Option<&Memo>) -> 
         None => earlier.is_some_and(|memo| memo.announces(&link)),
     })
 }
-
-/// The name under which devices that are being made are remembered.
-pub(crate) const MEMORY: &str = "bandwidth";
 
 /// Everything that comes in by `host` goes out by `ifb`, and from there back to where it was going. The reference
 /// installs the action twice, of which the kernel runs only the first.

@@ -2,7 +2,7 @@
 //! The configuration: limits of both directions, from the network's configuration or else from the runtime.
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError};
+use cnibox_spec::{CniResult, Code, DecodeError, Json, PrevResultError};
 use cnibox_sys::{Coded, Verb};
 use serde::Deserialize;
 use thiserror::Error;
@@ -72,13 +72,13 @@ impl Coded for ConfigError {
 #[serde(rename = "PluginConf", default)]
 struct Shape {
     #[serde(rename = "BandwidthEntry::ingressRate")]
-    ingress_rate: Option<u64>,
+    ingress_rate: u64,
     #[serde(rename = "BandwidthEntry::ingressBurst")]
-    ingress_burst: Option<u64>,
+    ingress_burst: u64,
     #[serde(rename = "BandwidthEntry::egressRate")]
-    egress_rate: Option<u64>,
+    egress_rate: u64,
     #[serde(rename = "BandwidthEntry::egressBurst")]
-    egress_burst: Option<u64>,
+    egress_burst: u64,
     #[serde(rename = "runtimeConfig")]
     runtime: RuntimeShape,
 }
@@ -103,13 +103,12 @@ struct EntryShape {
 }
 
 impl Shape {
-    /// A single key at the top, even a 0, hides the runtime's whole object.
-    fn entry(self) -> EntryShape {
-        let top = [self.ingress_rate, self.ingress_burst, self.egress_rate, self.egress_burst];
-        if top.iter().all(Option::is_none) {
+    /// A single key at the top of `json`, even a 0 or a null, hides the runtime's whole object.
+    fn entry(self, json: &Json) -> EntryShape {
+        if !KEYS.iter().any(|key| json.mentions(key)) {
             return self.runtime.bandwidth;
         }
-        let [ingress_rate, ingress_burst, egress_rate, egress_burst] = top.map(Option::unwrap_or_default);
+        let Self { ingress_rate, ingress_burst, egress_rate, egress_burst, .. } = self;
         EntryShape { ingress_rate, ingress_burst, egress_rate, egress_burst }
     }
 }
@@ -123,16 +122,16 @@ impl Config {
         match input.verb {
             // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
             Verb::Del | Verb::Gc => Ok(Self::default()),
-            Verb::Status => Self::parse(input.decode()?),
+            Verb::Status => Self::parse(input.decode()?, &input.conf.json),
             Verb::Add | Verb::Check => {
-                let config = Self::parse(input.decode()?)?;
+                let config = Self::parse(input.decode()?, &input.conf.json)?;
                 Ok(Self { prev_result: input.conf.prev_result()?, ..config })
             }
         }
     }
 
-    fn parse(shape: Shape) -> Result<Self, ConfigError> {
-        let entry = shape.entry();
+    fn parse(shape: Shape, json: &Json) -> Result<Self, ConfigError> {
+        let entry = shape.entry(json);
         let ingress = Limit::new(entry.ingress_rate, entry.ingress_burst)?;
         let egress = Limit::new(entry.egress_rate, entry.egress_burst)?;
         Ok(Self { ingress, egress, prev_result: None })
@@ -156,15 +155,19 @@ impl Limit {
     }
 }
 
+/// Of a limit.
+const KEYS: [&str; 4] = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"];
+
 #[cfg(test)]
 mod tests {
-    use cnibox_spec::{Json, decode};
+    use cnibox_spec::decode;
 
     use super::*;
 
     fn load(text: &str) -> Result<Config, String> {
-        let shape = decode(&Json::parse(text.as_bytes()).unwrap()).map_err(ConfigError::Decode);
-        shape.and_then(Config::parse).map_err(|error| error.to_string())
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let shape = decode(&json).map_err(ConfigError::Decode);
+        shape.and_then(|shape| Config::parse(shape, &json)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -172,7 +175,9 @@ mod tests {
         let runtime = r#""runtimeConfig":{"bandwidth":{"ingressRate":8,"ingressBurst":16}}"#;
         let limited = load(&format!("{{{runtime}}}")).unwrap();
         assert_eq!(limited.ingress, Some(Limit { rate: 8, burst: 16 }));
-        assert!(load(&format!(r#"{{"egressRate":0,{runtime}}}"#)).unwrap().is_unlimited());
+        for key in [r#""egressRate":0"#, r#""EgressBurst":null"#] {
+            assert!(load(&format!("{{{key},{runtime}}}")).unwrap().is_unlimited(), "{key}");
+        }
         assert!(load("{}").unwrap().is_unlimited());
     }
 

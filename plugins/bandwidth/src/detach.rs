@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DEL and GC: the IFB device. The filters of the host's veth go with it.
 
-use cnibox_harness::{DelArgs, GcArgs, Request};
+use cnibox_harness::{DelArgs, GcArgs, Plugin, Request};
 use cnibox_sys::{Failure, Memo, Memory, Owner, Sys, is_stale};
 
-use crate::apply::MEMORY;
+use crate::Bandwidth;
 use crate::config::Config;
 use crate::plan::ifb_name;
 
@@ -21,7 +21,7 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     {
         rtnl.link_del_by_name_if_present(&name)?;
     }
-    Memory::of(MEMORY).forget(&Memo::new(network, container, ifname));
+    Memory::of(Bandwidth::NAME).forget(&Memo::new(network, container, ifname));
     Ok(())
 }
 
@@ -36,13 +36,10 @@ pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Re
     for link in links {
         failures.extend(rtnl.link_del_by_name_if_present(&link.name).err().map(Failure::from));
     }
-    let memory = Memory::of(MEMORY);
-    let lives = |memo: &Memo| {
-        args.valid.iter().any(|live| live.container_id == memo.container && live.ifname == memo.ifname)
-    };
-    for memo in memory.all().iter().filter(|memo| memo.network == conf.network.as_str() && !lives(memo)) {
-        match sys.announced_links_del(memo) {
-            Ok(()) => memory.forget(memo),
+    let memory = Memory::of(Bandwidth::NAME);
+    for memo in memory.stale(&conf.network, &args.valid) {
+        match sys.announced_links_del(&memo) {
+            Ok(()) => memory.forget(&memo),
             Err(failure) => failures.push(failure),
         }
     }

@@ -13,7 +13,7 @@ mod plan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netlink::{Error, Link, Tbf};
-use cnibox_spec::{CniResult, CniVersion, Interface, quoted};
+use cnibox_spec::{CniResult, CniVersion, Interface};
 use cnibox_sys::{Coded, Failure, Place, Sys};
 use thiserror::Error as ThisError;
 
@@ -107,9 +107,7 @@ fn expect_tbf(sys: &mut Sys<'_>, index: u32, wanted: Tbf) -> Result<(), Failure>
 
 /// The host's end of the container's pair, which must be among prevResult's interfaces. Opens the namespace.
 fn host_link(sys: &mut Sys<'_>, args: &AddArgs, interfaces: &[Interface]) -> Result<Link, Failure> {
-    if let Err(failure) = sys.open_pod(&args.netns) {
-        return Err(failure.prefixed(&format!("failed to open netns {}: ", quoted(args.netns.as_str()))));
-    }
+    sys.open_pod_named(&args.netns)?;
     if interfaces.is_empty() {
         return Err(BandwidthError::NoInterfaces.into());
     }

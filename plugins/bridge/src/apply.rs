@@ -106,7 +106,8 @@ pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &Layer2, notebook: &Notebook) -> 
 pub(crate) fn attach(
     tx: &mut Txn<'_, '_>,
     plan: &Layer2,
-    (veth, bridge): (&Veth, &Link),
+    veth: &Veth,
+    bridge: &Link,
     alias: &str,
 ) -> Result<(), Failure> {
     let change = LinkChange::new(veth.host.index).up().master(bridge.index).alias(alias);

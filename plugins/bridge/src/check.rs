@@ -4,12 +4,12 @@
 use cnibox_harness::{CheckArgs, Request};
 use cnibox_netlink::{BridgeVlan, Link};
 use cnibox_spec::{CniResult, Code, Interface};
-use cnibox_sys::{Coded, Failure, Place, Sys, Verb, own_addresses};
+use cnibox_sys::{Coded, Failure, Masquerade, Place, Sys, Verb, own_addresses};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
 use crate::config::{Config, ConfigError};
-use crate::plan::{self, Layer2};
+use crate::plan::{self, BridgePlan, Layer2};
 use crate::spoof::SpoofCheck;
 
 /// What is not as ADD left it.
@@ -57,7 +57,7 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     let result =
         request.conf.prev_result().map_err(ConfigError::PrevResult)?.ok_or(ConfigError::NoPrevResult)?;
     let layer2 = plan::layer2(&request.config, ifname);
-    let bridge = expect_bridge(sys, &request.config, listed(&result, &request.config.bridge, ""))?;
+    let bridge = expect_bridge(sys, &layer2.bridge, listed(&result, &request.config.bridge, ""))?;
     let pod = expect_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()), &layer2)?;
     let port = expect_port(sys, request, &result, &bridge, &pod)?;
     expect_port_settings(sys, &port, &layer2)?;
@@ -81,7 +81,7 @@ fn link(sys: &mut Sys<'_>, place: Place, name: &str) -> Result<Link, Failure> {
     Ok(found.ok_or_else(|| Drift::NotFound(name.to_owned()))?)
 }
 
-fn expect_bridge(sys: &mut Sys<'_>, config: &Config, listed: Option<&Interface>) -> Result<Link, Failure> {
+fn expect_bridge(sys: &mut Sys<'_>, plan: &BridgePlan, listed: Option<&Interface>) -> Result<Link, Failure> {
     let listed = listed.ok_or(Drift::NoName)?;
     let bridge = link(sys, Place::Host, &listed.name)?;
     if !listed.sandbox.is_empty() {
@@ -90,11 +90,11 @@ fn expect_bridge(sys: &mut Sys<'_>, config: &Config, listed: Option<&Interface>)
     if !bridge.is_kind("bridge") {
         return Err(Drift::NotABridge(listed.name.clone()).into());
     }
-    // Only a bridge with a gateway keeps its MAC; any other takes its ports', which come and go.
-    if config.gateway && !listed.mac.is_empty() && listed.mac != bridge.mac_text() {
+    // Any other takes its ports', which come and go.
+    if plan.fixed_mac && !listed.mac.is_empty() && listed.mac != bridge.mac_text() {
         return Err(Drift::BridgeMac { name: listed.name.clone(), mac: listed.mac.clone() }.into());
     }
-    let (wanted, found) = (config.promisc, bridge.promiscuity != 0);
+    let (wanted, found) = (plan.promisc, bridge.promiscuity != 0);
     if wanted != found {
         return Err(Drift::Promisc { name: listed.name.clone(), wanted, found }.into());
     }
@@ -207,7 +207,8 @@ fn expect_layer3(
     }
     match layer3.masquerade {
         Some(choice) => {
-            let masquerade = crate::masquerade(request.conf.network.as_str(), &request.args);
+            let masquerade =
+                Masquerade::new(&request.conf.network, &request.args.container, &request.args.ifname);
             let addresses: Vec<_> = own.ips.iter().map(|ip| ip.address).collect();
             sys.expect_masquerade(&masquerade, choice, &addresses)
         }

@@ -23,11 +23,7 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
         failures.push(failure);
         None
     });
-    let masquerade = Masquerade {
-        network: network.to_string(),
-        container: container.to_string(),
-        ifname: ifname.to_string(),
-    };
+    let masquerade = Masquerade::new(network, container, ifname);
     failures.extend(sys.masquerade_remove(&masquerade, in_use.as_deref().unwrap_or_default()).err());
     let gone = match in_use {
         Some(_) => pod_link(sys, ifname),
@@ -96,13 +92,10 @@ pub(crate) fn clear_unfinished(
 /// GC: ports and rules of attachments that are not in the list, then the IPAM plugin's.
 pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let (network, valid) = (&request.conf.network, &request.args.valid);
-    let lives = |memo: &Memo| {
-        valid.iter().any(|live| live.container_id == memo.container && live.ifname == memo.ifname)
-    };
     let ports = ports(sys, &request.config)?;
     let outcomes = [
         sys.host_links_del(&ports, |port| is_stale(port, network, valid)),
-        memo::collect(sys, network, lives),
+        memo::collect(sys, network, valid),
         sys.masquerade_collect(network.as_str(), valid),
         sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref()),
     ];

@@ -16,7 +16,7 @@ mod spoof;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netlink::Link;
 use cnibox_spec::{CniResult, Interface, NetnsPath};
-use cnibox_sys::{Failure, ListLink, Masquerade, Owner, Stage, Sys, Txn, Undo, Veth, ensure_printable};
+use cnibox_sys::{Failure, ListLink, Masquerade, Owner, Stage, Sys, Txn, Veth, ensure_printable};
 
 pub use config::Config;
 use memo::Notebook;
@@ -62,7 +62,7 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
     sys.open_pod_named(netns)?;
     detach::clear_unfinished(request, sys, &owner)?;
     let notebook = Notebook::open(&request.conf.network, container, ifname);
-    let result = attach(request, sys, (&layer2, &owner, &notebook));
+    let result = attach(request, sys, &layer2, &owner, &notebook);
     match &result {
         Ok(_) => notebook.finish(layer2.spoof_check),
         Err(_) => notebook.restore(),
@@ -74,14 +74,16 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
 fn attach(
     request: &Request<'_, Config, AddArgs>,
     sys: &mut Sys<'_>,
-    (layer2, owner, notebook): (&Layer2, &Owner, &Notebook),
+    layer2: &Layer2,
+    owner: &Owner,
+    notebook: &Notebook,
 ) -> Result<CniResult, Failure> {
     let AddArgs { container, netns, ifname } = &request.args;
     Txn::run(sys, |tx| {
         let bridge = tx.shared(|sys| apply::bridge(sys, &layer2.bridge))?;
         let veth = apply::veth(tx, layer2, notebook)?;
         let stage = notebook.stage();
-        apply::attach(tx, layer2, (&veth, &bridge), &owner.alias(stage))?;
+        apply::attach(tx, layer2, &veth, &bridge, &owner.alias(stage))?;
         if layer2.spoof_check {
             apply::spoof_check(tx, &SpoofCheck::new(container.as_str(), ifname.as_str()), &veth)?;
         }
@@ -133,21 +135,12 @@ fn layer3_host(
 ) -> Result<Option<Interface>, Failure> {
     let vlan_interface = tx.shared(|sys| apply::gateways(sys, layer3, bridge))?;
     if let Some(choice) = layer3.masquerade {
-        let masquerade = masquerade(request.conf.network.as_str(), &request.args);
-        let backend = tx.sys().masquerade_backend(choice)?;
+        let AddArgs { container, ifname, .. } = &request.args;
         let addresses: Vec<_> = layer3.result.ips.iter().map(|ip| ip.address).collect();
-        let undo = Undo::Rules(masquerade.remove(backend, &addresses));
-        tx.step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, &addresses)))?;
+        let masquerade = Masquerade::new(&request.conf.network, container, ifname);
+        tx.masquerade_add(&masquerade, choice, &addresses)?;
     }
     Ok(vlan_interface)
-}
-
-fn masquerade(network: &str, args: &AddArgs) -> Masquerade {
-    Masquerade {
-        network: network.to_owned(),
-        container: args.container.to_string(),
-        ifname: args.ifname.to_string(),
-    }
 }
 
 /// Bridge, host end, container end: others count on this order.

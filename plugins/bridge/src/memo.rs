@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use cnibox_harness::Plugin;
 use cnibox_netlink::Link;
-use cnibox_spec::{ContainerId, IfName, NetworkName};
+use cnibox_spec::{Attachment, ContainerId, IfName, NetworkName};
 use cnibox_sys::{Failure, Memo, Memory, Owner, Stage, Sys};
 
 use crate::Bridge;
@@ -80,21 +80,14 @@ impl Notebook {
     }
 }
 
-/// Removes what is remembered of the network's attachments that do not satisfy `lives`.
+/// Removes what is remembered of the network's attachments that are not among `valid`.
 ///
 /// # Errors
 /// What could not be removed; that is remembered further.
-pub(crate) fn collect(
-    sys: &mut Sys<'_>,
-    network: &NetworkName,
-    lives: impl Fn(&Memo) -> bool,
-) -> Result<(), Failure> {
+pub(crate) fn collect(sys: &mut Sys<'_>, network: &NetworkName, valid: &[Attachment]) -> Result<(), Failure> {
     let memory = Memory::of(Bridge::NAME);
     let mut failures = Vec::new();
-    for memo in memory.all() {
-        if memo.network != network.as_str() || lives(&memo) {
-            continue;
-        }
+    for memo in memory.stale(network, valid) {
         let link = sys.announced_links_del(&memo);
         let rules = SpoofCheck::new(&memo.container, &memo.ifname).remove_if_present(sys);
         if link.is_ok() && rules.is_ok() {

@@ -167,12 +167,24 @@ fn add_default_routes(result: &mut CniResult) {
         }
     }
     for (everywhere, gateway) in wanted {
-        let is_default =
-            |route: &Route| route.dst == everywhere && (route.gw.is_some() || route.table.is_none());
-        if !result.routes.iter().any(is_default) {
-            result.routes.push(Route::new(everywhere, gateway));
+        let route = Route::new(everywhere, gateway);
+        if !result.routes.iter().any(|given| replaces(given, &route)) {
+            result.routes.push(route);
         }
     }
+}
+
+/// Whether a route of the IPAM plugin is the default route: it says by which gateway, or the kernel would not take both.
+fn replaces(given: &Route, default: &Route) -> bool {
+    // The metric tells them apart.
+    let alike = match given.dst {
+        // kernel net/ipv4/fib_trie.c: so does the scope; MTU and MSS would, but the reference ignores them
+        IpNetwork::V4(_) => given.priority == 0 && given.scope.unwrap_or_default() == 0,
+        // kernel net/ipv6/ip6_fib.c: a metric that is not set is this one
+        IpNetwork::V6(_) => matches!(given.priority, 0 | IP6_RT_PRIO_USER),
+    };
+    let in_main = matches!(given.table, None | Some(0 | RT_TABLE_MAIN));
+    given.dst == default.dst && (given.gw.is_some() || in_main && alike)
 }
 
 fn gateway_addresses(ips: &[IpConfig]) -> Vec<IpNetwork> {
@@ -196,6 +208,10 @@ fn next_address(ip: IpAddr) -> IpAddr {
 /// The container's place in the result's interfaces: bridge, host veth, container. Others count on it.
 const POD_INDEX: i64 = 2;
 const DEFAULT_VLAN: u16 = 1;
+/// `linux/ipv6_route.h`
+const IP6_RT_PRIO_USER: i64 = 1024;
+/// `linux/rtnetlink.h`
+const RT_TABLE_MAIN: i64 = 254;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! (reference: `pkg/link/spoofcheck.go`). Lives in table `bridge nat`.
 
 use cnibox_netfilter::nft::{Chain, ChainType, Family, Hook, HookPoint, Rule, Statement};
-use cnibox_netfilter::{Batch, Owner, TableRef};
+use cnibox_netfilter::{Batch, Owner, TableRef, if_any};
 use cnibox_netlink::Mac;
 use cnibox_sys::{Failure, Sys};
 
@@ -73,7 +73,7 @@ impl SpoofCheck {
 
     /// Removes the rules if there are any, without reading everybody else's when there are none.
     pub(crate) fn remove_if_present(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        if sys.engine()?.chain_exists(&table(), &self.iface_chain())? {
+        if if_any(sys.engine()?.chain_exists(&table(), &self.iface_chain()))? {
             sys.engine()?.apply(&self.remove())?;
         }
         Ok(())

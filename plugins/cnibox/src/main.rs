@@ -23,7 +23,7 @@ use operator::Console;
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
-/// The only list of plugins in the repository, sorted by name.
+/// The only list of plugins that ships, sorted by name.
 macro_rules! plugins {
     ($($plugin:ty),* $(,)?) => {
         static PLUGINS: &[(&str, Entry)] = &[$((<$plugin as Plugin>::NAME, run::<$plugin>)),*];
@@ -147,6 +147,11 @@ mod tests {
         let folders: Vec<_> =
             folders.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names(), folders.into_iter().filter(|name| *name != "cnibox").collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn tests_call_every_plugin_of_the_table() {
+        assert_eq!(names(), cnibox_testkit::PLUGINS);
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl Plugin for Dhcp {
         match Client::dial(socket) {
             Ok(client) => Ok(called(client, Method::Release, &call.to_value()).map(drop)?),
             Err(error) if error.is_absence() => {
-                let name = daemon::name(&call.container, request.conf.network.as_str(), &call.ifname);
+                let name = state::name(&call.container, request.conf.network.as_str(), &call.ifname);
                 Ok(alone::release_remembered(&Store::new("", socket), &name).map_err(DhcpError::from)?)
             }
             Err(error) => Err(DhcpError::from(error).into()),

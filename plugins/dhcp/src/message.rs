@@ -26,7 +26,7 @@ pub(crate) struct Client {
 pub(crate) enum Ask<'a> {
     /// Any address, preferably this one.
     Discover(Option<Ipv4Addr>),
-    /// The address of an offer.
+    /// The address of an offer, under the offer's number (RFC 2131, 4.4.1).
     Select(&'a Answer),
     /// The same lease again, of a client that has just started (`INIT-REBOOT`).
     Reboot(Ipv4Addr),
@@ -37,6 +37,8 @@ pub(crate) enum Ask<'a> {
 /// An answer of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
+    /// The number of the message that it answers.
+    pub(crate) xid: u32,
     /// What kind of answer.
     pub(crate) kind: MessageType,
     /// `yiaddr`.
@@ -72,7 +74,7 @@ impl Client {
     pub(crate) fn ask(&self, mac: [u8; 6], ask: Ask<'_>) -> Result<Outgoing, EncodeError> {
         let kind = if matches!(ask, Ask::Discover(_)) { MessageType::Discover } else { MessageType::Request };
         let mut message = self.message(mac, kind);
-        let mut ciaddr = Ipv4Addr::UNSPECIFIED;
+        let (mut xid, mut ciaddr) = (message.xid(), Ipv4Addr::UNSPECIFIED);
         let options = message.opts_mut();
         options.insert(DhcpOption::MaxMessageSize(LARGEST));
         options.insert(DhcpOption::ParameterRequestList(self.wanted()));
@@ -82,6 +84,7 @@ impl Client {
                 options.insert(DhcpOption::RequestedIpAddress(address));
             }
             Ask::Select(offer) => {
+                xid = offer.xid;
                 options.insert(DhcpOption::RequestedIpAddress(offer.address));
                 offer.server.map(|server| options.insert(DhcpOption::ServerIdentifier(server)));
             }
@@ -96,7 +99,7 @@ impl Client {
                 options.insert(DhcpOption::Unknown(option));
             }
         }
-        message.set_ciaddr(ciaddr);
+        message.set_xid(xid).set_ciaddr(ciaddr);
         // Whoever has an address can be sent to.
         if self.broadcast && ciaddr.is_unspecified() {
             message.set_flags(Flags::default().set_broadcast());
@@ -151,6 +154,7 @@ impl Answer {
             return None;
         }
         let mut answer = Self {
+            xid,
             kind: MessageType::Unknown(0),
             address: message.yiaddr(),
             server: None,

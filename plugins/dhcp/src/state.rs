@@ -45,15 +45,21 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// What the server knows it by, and what the daemon keeps leases under.
+    /// What the daemon keeps its lease under, and the server knows it by as far as an option has room for it.
     pub(crate) fn name(&self) -> String {
-        format!("{}/{}/{}", self.container, self.network, self.ifname)
+        name(&self.container, &self.network, &self.ifname)
     }
 
     /// Whether the namespace at `path` is the one that the lease was acquired in.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         netns_id(path).is_some_and(|id| id == self.netns_id)
     }
+}
+
+/// The name of an attachment: `<container>/<network>/<interface>`, as in the reference, which cuts it to 254 bytes and so
+/// takes two attachments for one when both are called at length.
+pub(crate) fn name(container: &str, network: &str, ifname: &str) -> String {
+    format!("{container}/{network}/{ifname}")
 }
 
 /// What distinguishes the namespace at `path`; `None` when nothing is there.

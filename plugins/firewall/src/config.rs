@@ -2,6 +2,7 @@
 //! The configuration: its serde shape and the checked form. Texts are the reference's.
 
 use cnibox_harness::Input;
+use cnibox_netfilter::xt::is_chain_name;
 use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, quoted};
 use cnibox_sys::{Coded, Env, Verb};
 use serde::Deserialize;
@@ -176,12 +177,6 @@ impl Shape {
         let backend = Backend::parse(&self.backend);
         Ok(Config { backend, admin_chain, zone, policy, prev_result })
     }
-}
-
-/// At most 28 bytes (`XT_EXTENSION_MAXNAMELEN` - 1), nothing that a rule file would read as something else.
-fn is_chain_name(name: &str) -> bool {
-    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"'\\".contains(c);
-    (1..=28).contains(&name.len()) && !name.starts_with(['-', '!']) && name.chars().all(plain)
 }
 
 const DEFAULT_ADMIN_CHAIN: &str = "CNI-ADMIN";

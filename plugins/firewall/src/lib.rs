@@ -18,7 +18,7 @@ use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
 use cnibox_netfilter::xt::{Rule, Table};
-use cnibox_netfilter::{Batch, Error, Family, Flavour, TableRef};
+use cnibox_netfilter::{Batch, Engine, Error, Family, TableRef};
 use cnibox_spec::{CniResult, CniVersion, Code};
 use cnibox_sys::{Coded, Failure, Memo, Memory, Sys, Txn, Undo};
 use thiserror::Error;
@@ -209,10 +209,10 @@ fn superseded(memory: &Memory, attachment: &Memo, config: &Config) -> BTreeSet<I
 /// The rules that a failure may leave behind: over netlink none, since all families are one transaction; with the
 /// tool those of the first family when the second fails.
 fn may_be_left_alone<'d>(desired: &'d [Desired], sys: &mut Sys<'_>) -> Vec<(Family, &'d [Rule])> {
-    let forced = sys.env().var("CNIBOX_NETFILTER") == "exec";
-    let atomic = !forced && sys.engine().is_ok_and(|engine| engine.flavour() != Flavour::Legacy);
     match desired {
-        [first, _] if !atomic => vec![(first.family, first.addresses.as_slice())],
+        [first, _] if sys.engine().is_ok_and(Engine::uses_tool) => {
+            vec![(first.family, first.addresses.as_slice())]
+        }
         _ => Vec::new(),
     }
 }
@@ -235,7 +235,7 @@ fn withdraw(config: &Config, addresses: BTreeSet<IpAddr>, sys: &mut Sys<'_>) -> 
     Failure::collect(failures)
 }
 
-/// Removes the rules of these addresses. Where there is no tool there are no rules.
+/// Removes the rules of these addresses.
 fn remove(addresses: BTreeSet<IpAddr>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let mut failures = Vec::new();
     for family in [Family::Ipv4, Family::Ipv6] {
@@ -243,10 +243,8 @@ fn remove(addresses: BTreeSet<IpAddr>, sys: &mut Sys<'_>) -> Result<(), Failure>
         if batch.is_empty() {
             continue;
         }
-        match sys.engine().and_then(|engine| engine.apply(&batch)) {
-            Ok(()) | Err(Error::ToolMissing { .. }) => {}
-            Err(error) => failures.push(FirewallError::of(error).into()),
-        }
+        let removed = sys.engine().and_then(|engine| engine.clear(&batch));
+        failures.extend(removed.err().map(|error| FirewallError::of(error).into()));
     }
     Failure::collect(failures)
 }

@@ -81,8 +81,16 @@ impl Catalog {
         Ok(self.scan(dir)?.addresses_of(owner))
     }
 
-    /// Reservations of an owner that no index holds.
-    pub(crate) fn strays_of(&mut self, owner: &Owner) -> Vec<Stray> {
+    /// Whether an owner has reservations that no index holds.
+    pub(crate) fn has_strays_of(&self, owner: &Owner) -> bool {
+        match &self.state {
+            State::Indexed(_) => false,
+            State::Scanned(scan) => scan.strays.iter().any(|stray| stray.owner == *owner),
+        }
+    }
+
+    /// Reservations of an owner that no index holds, which are about to be removed.
+    pub(crate) fn take_strays_of(&mut self, owner: &Owner) -> Vec<Stray> {
         match &mut self.state {
             State::Indexed(_) => Vec::new(),
             State::Scanned(scan) => scan.strays.extract_if(.., |stray| stray.owner == *owner).collect(),
@@ -93,7 +101,8 @@ impl Catalog {
     pub(crate) fn first_unused(
         &mut self,
         dir: &StateDir,
-        (from, to): (IpAddr, IpAddr),
+        from: IpAddr,
+        to: IpAddr,
     ) -> Result<Option<IpAddr>, FileError> {
         if let State::Indexed(index) = &self.state
             && let Some(unused) = index.first_unused(from, to)

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
 use cnibox_harness::Input;
-use cnibox_spec::{Cidr, CniVersion, IpParseError, Route, VersionNumber, decode, parse_cidr, parse_ip};
+use cnibox_spec::{Cidr, CniVersion, IpParseError, Json, Route, VersionNumber, decode, parse_cidr, parse_ip};
+use cnibox_sys::Verb;
 use ipnetwork::IpNetwork;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -172,7 +173,7 @@ impl Config {
     /// Decodes and checks the configuration in the reference's order, which decides which error is seen.
     ///
     /// # Errors
-    /// [`ConfigError`]; the same for every verb.
+    /// [`ConfigError`]; the same for every verb, but for ranges that come with an attachment.
     pub(crate) fn load(input: &Input<'_>) -> Result<Self, ConfigError> {
         // The reference looks at no other field of the configuration here.
         let shape: Shape = decode(&input.conf.json)?;
@@ -232,7 +233,7 @@ fn distinct(requested: &[Requested]) -> Result<Vec<IpAddr>, ConfigError> {
 }
 
 fn check_sets(shapes: &[RangeSetShape], input: &Input<'_>) -> Result<Vec<RangeSet>, ConfigError> {
-    if shapes.is_empty() {
+    if shapes.is_empty() && !comes_with_attachments(input) {
         return Err(ConfigError::NoRanges);
     }
     let check = |(index, RangeSetShape(shapes)): (usize, &RangeSetShape)| {
@@ -250,6 +251,13 @@ fn check_sets(shapes: &[RangeSetShape], input: &Input<'_>) -> Result<Vec<RangeSe
         }
     }
     Ok(sets)
+}
+
+/// Whether ranges come with each attachment (capability `ipRanges`) and this verb is not for one, or needs none: libcni
+/// has no `runtimeConfig` for STATUS and GC, and forgets that of DEL with its cache.
+fn comes_with_attachments(input: &Input<'_>) -> bool {
+    let capability = || input.conf.json.member("capabilities")?.member("ipRanges");
+    matches!(input.verb, Verb::Del | Verb::Status | Verb::Gc) && capability() == Some(&Json::Bool(true))
 }
 
 /// `<dataDir>/<network>`, tidied up as text as Go's `filepath.Join` does.

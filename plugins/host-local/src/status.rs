@@ -42,14 +42,21 @@ pub(crate) fn status(config: &Config, terms: &Terms) -> Result<(), Failure> {
     let Some(mut store) = Store::open_if_present(&config.state, terms).map_err(NotReady::State)? else {
         return Ok(());
     };
-    let reclaimed = crate::reclaim(&mut store, config);
-    let exhausted = exhausted_set(&mut store, config);
+    let exhausted = exhausted(&mut store, config);
     store.close();
-    reclaimed?;
     match exhausted.map_err(NotReady::State)? {
-        Some(set) => Err(NotReady::Exhausted(set.to_string()).into()),
+        Some(set) => Err(NotReady::Exhausted(set).into()),
         None => Ok(()),
     }
+}
+
+/// The first range set without an address for the next ADD.
+fn exhausted(store: &mut Store, config: &Config) -> Result<Option<String>, StoreError> {
+    let exhausted = exhausted_set(store, config)?.map(ToString::to_string);
+    if exhausted.is_some() && config.reclaim_on_boot && store.has_reclaimable()? {
+        return Ok(None);
+    }
+    Ok(exhausted)
 }
 
 /// Whether files can be made in a directory, or the directory itself in the nearest one that exists.

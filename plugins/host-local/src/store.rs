@@ -94,12 +94,12 @@ impl Store {
 
     /// Whether any file is an owner's.
     pub(crate) fn has(&mut self, owner: &Owner) -> Result<bool, StoreError> {
-        Ok(!self.addresses_of(owner)?.is_empty() || !self.catalog.strays_of(owner).is_empty())
+        Ok(!self.addresses_of(owner)?.is_empty() || self.catalog.has_strays_of(owner))
     }
 
     /// The first address of `from..=to` that is not taken.
     pub(crate) fn first_unused(&mut self, from: IpAddr, to: IpAddr) -> Result<Option<IpAddr>, StoreError> {
-        Ok(self.catalog.first_unused(&self.dir, (from, to))?)
+        Ok(self.catalog.first_unused(&self.dir, from, to)?)
     }
 
     /// Reads all files again unless that was done already. `false`: it was.
@@ -151,10 +151,11 @@ impl Store {
     /// Releases everything of an owner; answers with how much that was.
     ///
     /// # Errors
-    /// The first file that could not be removed; the others were.
+    /// The first address's file that could not be removed; the others were. A file of another name that cannot be
+    /// removed stays and is no error, as in the reference.
     pub(crate) fn release_all(&mut self, owner: &Owner) -> Result<usize, StoreError> {
         let addresses = self.addresses_of(owner)?;
-        let strays = self.catalog.strays_of(owner);
+        let strays = self.catalog.take_strays_of(owner);
         strays.iter().for_each(|stray| stray.remove());
         let released: Vec<_> = addresses.iter().map(|ip| self.release(*ip, owner)).collect();
         released.into_iter().collect::<Result<Vec<()>, _>>().map(|done| done.len() + strays.len())
@@ -170,11 +171,12 @@ impl Store {
             let mut of_container = valid.iter().filter(|live| live.container_id == owner.container());
             of_container.any(|live| owner.ifname().is_none_or(|ifname| ifname == live.ifname))
         };
-        self.release_where(|_, _, owner| owner.is_attachment() && !lives(owner))?;
+        let released = self.release_where(|_, _, owner| owner.is_attachment() && !lives(owner));
         let debris = std::mem::take(&mut self.catalog.scan(&self.dir)?.debris);
         let removed: Vec<_> = debris.iter().map(|ip| self.dir.remove_if_present(&ip.to_string())).collect();
-        removed.into_iter().collect::<Result<Vec<_>, FileError>>()?;
-        Ok(())
+        released.and(
+            removed.into_iter().collect::<Result<Vec<_>, FileError>>().map(drop).map_err(StoreError::from),
+        )
     }
 
     /// Releases what was reserved before the host last booted, and notes this boot.
@@ -186,6 +188,17 @@ impl Store {
             self.release_where(|dir, ip, _| boot::predates(dir, &ip.to_string()))?;
         }
         Ok(boot::note_this(&self.dir)?)
+    }
+
+    /// Whether [`Store::reclaim_other_boots`] would release anything.
+    ///
+    /// # Errors
+    /// The files cannot be listed.
+    pub(crate) fn has_reclaimable(&mut self) -> Result<bool, StoreError> {
+        let dir = &self.dir;
+        let mut taken = self.catalog.scan(dir)?.taken.iter();
+        Ok(boot::is_another(dir)
+            && taken.any(|(ip, owner)| owner.is_some() && boot::predates(dir, &ip.to_string())))
     }
 
     fn release_where(

@@ -365,8 +365,20 @@ fn sticky_attachments_get_their_last_address() {
     });
 }
 
+/// As the reference finds it: by its content, whatever it is called.
 #[test]
-fn a_boot_ends_old_reservations_where_that_is_wanted() {
+fn check_leaves_a_file_of_another_name_for_del() {
+    both(|host| {
+        let config = host.config(&["10.22.0.0/24"]);
+        host.put("copy", "c1\r\neth0");
+        host.check(&config, "c1").unwrap();
+        host.del(&config, "c1");
+        assert!(!host.files().contains_key("copy"));
+    });
+}
+
+#[test]
+fn what_this_boot_made_is_not_reclaimed() {
     both(|host| {
         let mut config = host.config(&["10.22.0.0/24"]);
         config.reclaim_on_boot = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Calls that end badly: killed at any moment, on a full disk, on a read-only one. Whatever happens, no reservation is
-//! incomplete, the next call works, and DEL leaves nothing.
+//! Calls that end badly: killed at any moment, on a full disk, on a read-only one, and a boot after them. Whatever
+//! happens, no reservation is incomplete, the next call works, and DEL leaves nothing.
 
 #![expect(clippy::unwrap_used, reason = "what a test cannot do is a failed test")]
 
@@ -172,5 +172,39 @@ fn a_read_only_disk_is_an_error_and_status_says_so() {
         assert_eq!(answer["code"], 50, "{answer}");
         assert!(call(net, "CHECK", "c1", &conf).0);
         assert_eq!(reservations(&dir), 2);
+    });
+}
+
+/// A time namespace stands for the boot: in it the host has been up for a second.
+#[test]
+fn a_boot_ends_reservations_where_that_is_wanted() {
+    sandbox(|net| {
+        let dir = net.dir().join("state");
+        let kept = conf(&dir);
+        let reclaimed = kept.replacen("\"dataDir\"", "\"reclaimOnBoot\":true,\"dataDir\"", 1);
+        let add = |container: &str, conf: &str| {
+            let uptime = fs::read_to_string("/proc/uptime").unwrap();
+            let offset = format!("-{}", uptime.split('.').next().unwrap().parse::<u64>().unwrap() - 1);
+            let mut command = Command::new("unshare");
+            command.args(["--time", "--boottime", &offset, "bash", "-c", "exec -a host-local \"$0\""]);
+            let child =
+                begin(command.arg(net.cni_path().join("host-local")), "ADD", container, conf).unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        };
+        let note = dir.join("net/boot_id");
+        assert!(call(net, "ADD", "c1", &reclaimed).0);
+        fs::write(&note, "boot=another\n").unwrap();
+        sleep(Duration::from_secs(3));
+        add("c2", &kept);
+        fs::rename(&note, dir.join("note")).unwrap();
+        assert_eq!(reservations(&dir), 4);
+        fs::rename(dir.join("note"), &note).unwrap();
+        add("c3", &reclaimed);
+        assert_ne!(fs::read_to_string(&note).unwrap(), "boot=another\n");
+        fs::remove_file(&note).unwrap();
+        let (held, _) = call(net, "CHECK", "c1", &kept);
+        assert!(!held && call(net, "CHECK", "c2", &kept).0 && call(net, "CHECK", "c3", &kept).0);
+        assert_eq!(reservations(&dir), 4);
     });
 }

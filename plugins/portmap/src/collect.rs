@@ -8,32 +8,28 @@
 use std::collections::BTreeSet;
 
 use cnibox_netfilter::xt::Table;
-use cnibox_netfilter::{Error, Family, TableRef};
-use cnibox_spec::Attachment;
+use cnibox_netfilter::{Error, Family, TableRef, if_any};
+use cnibox_spec::{Attachment, NetworkName};
 use cnibox_sys::{Failure, Memo, Memory, Sys};
 
 use crate::owner::{DNAT_PREFIX, Owner, nft_comment, xt_comment_start};
 use crate::remove::FAMILIES;
-use crate::setup::MEMORY;
+use crate::setup::{MEMORY, is_iptables_only};
 use crate::{PortmapError, iptables, nftables, remove};
 
 /// Removes what belongs to containers of `network` that are not in `valid`.
 ///
 /// # Errors
 /// What could not be removed; everything else was.
-pub(crate) fn stale(network: &str, valid: &[Attachment], sys: &mut Sys<'_>) -> Result<(), Failure> {
+pub(crate) fn stale(network: &NetworkName, valid: &[Attachment], sys: &mut Sys<'_>) -> Result<(), Failure> {
     let mut failures = Vec::new();
     for family in FAMILIES {
-        if let Err(source) = from_iptables(network, valid, family, sys) {
+        if let Err(source) = from_iptables(network.as_str(), valid, family, sys) {
             failures.push(PortmapError::Teardown { family: remove::name(family), source }.into());
         }
     }
     let memory = Memory::of(MEMORY);
-    let is_stale = |memo: &Memo| {
-        let lives = |live: &Attachment| live.container_id == memo.container && live.ifname == memo.ifname;
-        memo.network == network && !valid.iter().any(lives)
-    };
-    for memo in memory.all().into_iter().filter(is_stale) {
+    for memo in memory.stale(network, valid) {
         match from_nftables(&memo, &memory, sys) {
             Ok(()) => memory.forget(&memo),
             Err(failure) => failures.push(failure),
@@ -50,10 +46,7 @@ fn from_iptables(
 ) -> Result<(), Error> {
     let table = TableRef::Xt(family, Table::Nat);
     let engine = sys.engine()?;
-    let listed = match engine.rules(&table, iptables::TOP) {
-        Err(Error::ToolMissing { .. }) => return Ok(()),
-        listed => listed?,
-    };
+    let listed = if_any(engine.rules(&table, iptables::TOP))?;
     let start = xt_comment_start(network);
     let live: BTreeSet<String> = valid
         .iter()
@@ -85,12 +78,13 @@ fn belongs(comment: &str, start: &str, network: &str, chain: &str) -> bool {
 
 /// Removes the rules of a remembered attachment, unless some with its comment may be somebody else's.
 fn from_nftables(memo: &Memo, memory: &Memory, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    if memory.of_container(&memo.container).iter().any(|other| !other.is_about(memo)) {
+    let is_other = |other: &Memo| !other.is_about(memo) && !is_iptables_only(other);
+    if is_iptables_only(memo) || memory.of_container(&memo.container).iter().any(is_other) {
         return Ok(());
     }
     let comment = nft_comment(&memo.container);
     for family in FAMILIES {
-        let rules = sys.engine()?.rules(&nftables::table_ref(family), nftables::PORTS)?;
+        let rules = if_any(sys.engine()?.rules(&nftables::table_ref(family), nftables::PORTS))?;
         let found = rules.iter().filter(|rule| rule.comment.as_deref() == Some(&comment)).count();
         if found > nftables::noted(&memo.notes, family) {
             return Ok(());

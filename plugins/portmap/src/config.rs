@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use cnibox_harness::Input;
 use cnibox_netfilter::Family;
-use cnibox_netfilter::xt::Protocol;
+use cnibox_netfilter::xt::{Protocol, is_chain_name};
 use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, list, parse_ip, quoted};
 use cnibox_sys::{Coded, Verb};
 use ipnetwork::IpNetwork;
@@ -259,7 +259,9 @@ impl Config {
 impl Shape {
     fn check(self, prev_result: Option<CniResult>, lenient: bool) -> Result<Config, ConfigError> {
         let chain = self.external_set_mark_chain.is_some();
-        let marking = marking(self.mark_masq_bit, self.external_set_mark_chain)?;
+        let snat = self.snat.unwrap_or(true);
+        let marks = snat && !lenient && !self.runtime_config.port_mappings.0.is_empty();
+        let marking = marking(self.mark_masq_bit, self.external_set_mark_chain, marks)?;
         let backend = match &self.backend {
             None => None,
             Some(name) => {
@@ -276,7 +278,7 @@ impl Shape {
         }
         let config = Config {
             backend,
-            snat: self.snat.unwrap_or(true),
+            snat,
             masq_all: self.masq_all,
             marking,
             conditions_v4: self.conditions_v4,
@@ -291,11 +293,13 @@ impl Shape {
     }
 }
 
-fn marking(bit: Option<i64>, chain: Option<String>) -> Result<Marking, ConfigError> {
+/// A chain's name that is none is refused where it `marks` packets, and forgotten elsewhere.
+fn marking(bit: Option<i64>, chain: Option<String>, marks: bool) -> Result<Marking, ConfigError> {
     match (bit, chain) {
         (Some(_), Some(_)) => Err(ConfigError::MarkTwice),
-        (None, Some(chain)) if !is_chain_name(&chain) => Err(ConfigError::MarkChain(chain)),
-        (None, Some(chain)) => Ok(Marking::Chain(chain)),
+        (None, Some(chain)) if is_chain_name(&chain) => Ok(Marking::Chain(chain)),
+        (None, Some(chain)) if marks => Err(ConfigError::MarkChain(chain)),
+        (None, Some(_)) => Ok(Marking::Chain(String::new())),
         (bit, None) => match u32::try_from(bit.unwrap_or(DEFAULT_MARK_BIT)) {
             Ok(bit) if bit < 32 => Ok(Marking::Bit(1 << bit)),
             Ok(_) | Err(_) => Err(ConfigError::MarkBit),
@@ -374,12 +378,6 @@ fn protocol(text: &str) -> Result<Protocol, ConfigError> {
 /// iptables has no `--dport` for udplite.
 fn has_ports(protocol: Protocol, backend: Backend) -> bool {
     protocol != Protocol::UdpLite || backend == Backend::Nftables
-}
-
-/// At most 28 bytes (`XT_EXTENSION_MAXNAMELEN` - 1), nothing that a rule file would read as something else.
-fn is_chain_name(name: &str) -> bool {
-    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"'\\".contains(c);
-    (1..=28).contains(&name.len()) && !name.starts_with(['-', '!']) && name.chars().all(plain)
 }
 
 /// Words must not end the line of a rule file; those of nft, which are not quoted, not the statement either.

@@ -131,7 +131,7 @@ impl Plugin for Portmap {
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        collect::stale(request.conf.network.as_str(), &request.args.valid, sys)
+        collect::stale(&request.conf.network, &request.args.valid, sys)
     }
 }
 
@@ -141,16 +141,21 @@ fn desired(
     sys: &mut Sys<'_>,
     verb: Verb,
 ) -> Result<Desired, Failure> {
-    let backend = match request.config.backend {
+    let backend = backend(&request.config, sys)?;
+    request.config.fits(backend).map_err(|error| prefixed(error, verb))?;
+    let owner = Owner::new(&request.conf.network, &request.args.container);
+    Ok(Desired::new(&request.config, backend, owner, request.args.ifname.as_str()))
+}
+
+/// The backend that the configuration asks for, or else the host wants.
+fn backend(config: &Config, sys: &mut Sys<'_>) -> Result<Backend, Failure> {
+    Ok(match config.backend {
         Some(backend) => backend,
         None => match sys.masquerade_backend(None)? {
             MasqueradeBackend::Iptables => Backend::Iptables,
             MasqueradeBackend::Nftables => Backend::Nftables,
         },
-    };
-    request.config.fits(backend).map_err(|error| prefixed(error, verb))?;
-    let owner = Owner::new(&request.conf.network, &request.args.container);
-    Ok(Desired::new(&request.config, backend, owner, request.args.ifname.as_str()))
+    })
 }
 
 /// The reference says for ADD and DEL where it failed.

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::owner::Owner;
 use crate::plan::udp_flows;
 use crate::setup::MEMORY;
-use crate::{PortmapError, iptables, nftables};
+use crate::{Backend, PortmapError, backend, iptables, nftables};
 
 /// Removes the container's rules of this network from both backends, since the configuration may have changed, and
 /// ends its UDP flows.
@@ -23,7 +23,7 @@ pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'
     let mut failures = Vec::new();
     // A look at the connection tracking table costs more than everything else: only where there were rules.
     let mut flows = Vec::new();
-    failures.extend(from_iptables(&owner, sys, &mut flows));
+    failures.extend(from_iptables(&owner, &request.config, sys, &mut flows));
     flows.extend(udp_flows(&request.config.mappings, &native_families(sys)));
     failures.extend(from_nftables(&owner.nft_comment(), sys));
     Memory::of(MEMORY).forget(&Memo::new(
@@ -41,8 +41,8 @@ pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'
 }
 
 /// Removes a container from iptables' tables; its UDP ports are added to `flows`. A family whose tables cannot even be
-/// read is not in use, unless it is neither of them.
-pub(crate) fn from_iptables(owner: &Owner, sys: &mut Sys<'_>, flows: &mut Vec<Flow>) -> Vec<Failure> {
+/// read is not in use, unless it is neither of them and rules would have to be there.
+fn from_iptables(owner: &Owner, config: &Config, sys: &mut Sys<'_>, flows: &mut Vec<Flow>) -> Vec<Failure> {
     let mut failures = Vec::new();
     let mut unusable = Vec::new();
     for family in FAMILIES {
@@ -55,7 +55,9 @@ pub(crate) fn from_iptables(owner: &Owner, sys: &mut Sys<'_>, flows: &mut Vec<Fl
         }
     }
     let mut unusable = unusable.into_iter();
-    if let (Some(v4), Some(v6)) = (unusable.next(), unusable.next()) {
+    if let (Some(v4), Some(v6)) = (unusable.next(), unusable.next())
+        && !matches!(backend(config, sys), Ok(Backend::Nftables))
+    {
         failures.push(PortmapError::Unusable(v4, v6).into());
     }
     failures

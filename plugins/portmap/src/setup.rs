@@ -25,7 +25,7 @@ pub(crate) fn install(
     let done = match &desired.rules {
         Rules::Iptables(layouts) => {
             require_mark_chain(&request.config, layouts, sys)?;
-            install_iptables(sys, desired, layouts)
+            install_iptables(sys, desired, layouts, &attachment)
         }
         Rules::Nftables(layouts) => install_nftables(sys, desired, layouts, &attachment),
     };
@@ -60,19 +60,35 @@ fn install_iptables(
     sys: &mut Sys<'_>,
     desired: &Desired,
     layouts: &[iptables::Layout],
+    attachment: &Memo,
 ) -> Result<(), Failure> {
+    let memory = Memory::of(MEMORY);
+    let known = memory.of_container(&attachment.container);
+    let is_known = known.iter().any(|memo| memo.is_about(attachment));
+    let is_neighbour = |memo: &Memo| memo.network == attachment.network && !memo.is_about(attachment);
     let (mut batch, mut undo) = (Batch::new(), Batch::new());
     for layout in layouts {
         let leftovers = Leftovers::read(layout, sys).map_err(PortmapError::Iptables)?;
-        leftovers.clear(layout, &mut batch);
+        // All interfaces of a container on a network share the chain, where the first one keeps the port.
+        if !known.iter().any(is_neighbour) {
+            leftovers.clear(layout, &mut batch);
+        }
         leftovers.undo(layout, &desired.owner, &mut undo);
     }
     batch.extend(desired.install());
+    if !is_known {
+        memory.note(&Memo { notes: vec![IPTABLES_ONLY.to_owned()], ..attachment.clone() });
+    }
     Txn::run(sys, |tx| {
         tx.attempt(Undo::Rules(undo), |sys| {
             sys.engine().and_then(|engine| engine.apply(&batch)).map_err(PortmapError::Iptables)
         })?;
         tx.shared(|sys| open_localnet(sys, desired))
+    })
+    .inspect_err(|_| {
+        if !is_known {
+            memory.forget(attachment);
+        }
     })
 }
 
@@ -146,8 +162,14 @@ fn install_nftables(
 
 /// Whether rules with the container's comment can only be this attachment's own: the comment says no network.
 fn is_only_one(memory: &Memory, attachment: &Memo) -> bool {
-    let known = memory.of_container(&attachment.container);
+    let mut known = memory.of_container(&attachment.container);
+    known.retain(|memo| !is_iptables_only(memo));
     !known.is_empty() && known.iter().all(|memo| memo.is_about(attachment))
+}
+
+/// Whether the attachment has rules in iptables' tables only.
+pub(crate) fn is_iptables_only(memo: &Memo) -> bool {
+    memo.notes == [IPTABLES_ONLY]
 }
 
 /// Packets from 127.0.0.0/8 may leave by the interface behind which the container is. Without a route there is
@@ -162,5 +184,7 @@ fn open_localnet(sys: &mut Sys<'_>, desired: &Desired) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The native rules do not say which network they are for; this plugin's memory does.
+/// Native rules do not say which network they are for, and no rules which interface; this plugin's memory does.
 pub(crate) const MEMORY: &str = "portmap";
+/// The note on an attachment that [`is_iptables_only`].
+const IPTABLES_ONLY: &str = "iptables";

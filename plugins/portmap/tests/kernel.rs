@@ -121,6 +121,30 @@ fn a_repeated_add_doubles_nothing_and_the_last_address_wins() {
 }
 
 #[test]
+fn a_second_interface_leaves_the_first_one_its_ports() {
+    for backend in ["iptables", "nftables"] {
+        sandbox(|net| {
+            prepare(net);
+            let first = conf(backend, "mynet", &["10.22.0.2/16"]);
+            let mut second = conf(backend, "mynet", &["10.22.0.3/16"]);
+            second["prevResult"]["interfaces"][0]["name"] = json!("eth1");
+            let of_second = |verb| call(net, verb, "one", &second).env("CNI_IFNAME", "eth1");
+            call(net, "ADD", "one", &first).run().success();
+            of_second("ADD").run().success();
+            of_second("ADD").run().success();
+            let rules = dnat(net);
+            let order: Vec<_> = rules.iter().map(|rule| rule.contains("10.22.0.2")).collect();
+            assert_eq!(order, [true, true, false, false], "{backend}: {rules:?}");
+            call(net, "CHECK", "one", &first).run().success();
+            of_second("CHECK").run().success();
+            of_second("DEL").run().success();
+            call(net, "DEL", "one", &first).run().success();
+            assert!(dnat(net).is_empty() && !std::fs::exists("/run/cnibox/portmap").unwrap());
+        });
+    }
+}
+
+#[test]
 fn check_fails_when_any_rule_is_gone() {
     sandbox(|net| {
         prepare(net);
@@ -232,6 +256,18 @@ fn an_add_that_fails_leaves_nothing() {
 /// What an ADD that failed leaves for the next one to know, until DEL, where no link of the container can carry it.
 fn forget_failure(container: &str) {
     std::fs::remove_dir_all(format!("/run/cnibox/unfinished/{container}")).unwrap();
+}
+
+#[test]
+fn a_result_without_addresses_is_passed_on_in_every_version() {
+    sandbox(|net| {
+        for version in ["0.1.0", "0.2.0", "0.3.1", "1.1.0"] {
+            let mut conf = bare("iptables", "mynet");
+            conf["cniVersion"] = json!(version);
+            conf["prevResult"] = json!({"cniVersion": version, "dns": {"nameservers": ["10.0.0.1"]}});
+            assert_eq!(call(net, "ADD", "one", &conf).run().success(), conf["prevResult"]);
+        }
+    });
 }
 
 #[test]

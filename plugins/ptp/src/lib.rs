@@ -10,10 +10,9 @@ mod config;
 mod plan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, NetConf, Plugin, Request};
-use cnibox_spec::{CniResult, ContainerId, IfName};
+use cnibox_spec::CniResult;
 use cnibox_sys::{
-    CheckWording, Expected, Failure, Masquerade, Owner, Stage, Sys, Txn, Undo, Verb, ensure_printable,
-    is_stale,
+    CheckWording, Expected, Failure, Masquerade, Owner, Stage, Sys, Txn, Verb, ensure_printable, is_stale,
 };
 
 pub use config::Config;
@@ -60,7 +59,8 @@ impl Plugin for Ptp {
         })?;
         if let Some(choice) = config.masquerade {
             let addresses: Vec<_> = result.ips.iter().map(|ip| ip.address).collect();
-            sys.expect_masquerade(&masquerade(conf, &args.container, &args.ifname), choice, &addresses)?;
+            let masquerade = Masquerade::new(&conf.network, &args.container, &args.ifname);
+            sys.expect_masquerade(&masquerade, choice, &addresses)?;
         }
         sys.check_layer3(&args.ifname, &result)
     }
@@ -100,11 +100,9 @@ fn add(
     tx.shared(|sys| sys.interface_configure(veth.pod.index, &interface))?;
     tx.shared(|sys| apply::pod_routes(sys, &veth.pod, &peers))?;
     if let Some(choice) = config.masquerade {
-        let masquerade = masquerade(conf, &args.container, &args.ifname);
-        let backend = tx.sys().masquerade_backend(choice)?;
         let addresses: Vec<_> = peers.iter().map(|peer| peer.address).collect();
-        let undo = Undo::Rules(masquerade.remove(backend, &addresses));
-        tx.step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, &addresses)))?;
+        let masquerade = Masquerade::new(&conf.network, &args.container, &args.ifname);
+        tx.masquerade_add(&masquerade, choice, &addresses)?;
     }
     ensure_printable(conf.version, &result)?;
     if tx.sys().attempt_stage() != Stage::Ready {
@@ -125,7 +123,7 @@ fn del(conf: &NetConf, config: &Config, args: &DelArgs, sys: &mut Sys<'_>) -> Re
         failures.push(failure);
         None
     });
-    let masquerade = masquerade(conf, container, ifname);
+    let masquerade = Masquerade::new(&conf.network, container, ifname);
     failures.extend(sys.masquerade_remove(&masquerade, in_use.as_deref().unwrap_or_default()).err());
     let gone = match in_use {
         Some(_) => sys.pod_link_del(netns.as_ref(), ifname).map(drop),
@@ -141,14 +139,6 @@ fn del(conf: &NetConf, config: &Config, args: &DelArgs, sys: &mut Sys<'_>) -> Re
 fn host_link(sys: &mut Sys<'_>, owner: &Owner) -> Result<(), Failure> {
     let links = sys.host()?.links()?;
     sys.host_links_del(&links, |link| owner.stage_of(link).is_some())
-}
-
-fn masquerade(conf: &NetConf, container: &ContainerId, ifname: &IfName) -> Masquerade {
-    Masquerade {
-        network: conf.network.to_string(),
-        container: container.to_string(),
-        ifname: ifname.to_string(),
-    }
 }
 
 const WORDING: CheckWording = CheckWording {

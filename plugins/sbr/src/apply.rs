@@ -72,7 +72,7 @@ fn tables(tx: &mut Txn<'_, '_>, config: &Config, ifname: &str, addresses: &[Addr
     let mut table = plan::free_table(&used, FIRST_TABLE);
     for address in addresses {
         rule(tx, address, table, ApplyError::Rule)?;
-        fill(tx, address, table, (&link, &routes))?;
+        fill(tx, address, table, &link, &routes)?;
         table = plan::free_table(&used, table.saturating_add(1));
     }
     for route in &routes {
@@ -122,7 +122,8 @@ fn fill(
     tx: &mut Txn<'_, '_>,
     address: &Address,
     table: u32,
-    (link, routes): (&Link, &[Route]),
+    link: &Link,
+    routes: &[Route],
 ) -> Result<(), Failure> {
     tx.attempt(Undo::TableRoutes { place: Place::Pod, table, link: link.index }, |sys| {
         let rtnl = sys.rtnl(Place::Pod)?;

@@ -109,10 +109,7 @@ impl Config {
     }
 }
 
-/// `mac` < `CNI_ARGS` < `runtimeConfig.mac`.
 fn requested_mac(input: &Input<'_>, shape: &Shape) -> Result<Option<Mac>, ConfigError> {
-    let of_args = input.mac_of_args()?;
-    let mut candidates = [&shape.runtime.mac, &of_args, &shape.mac].into_iter();
-    let Some(text) = candidates.find(|mac| !mac.is_empty()) else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| ConfigError::Mac(text.clone()))
+    let text = input.requested_mac(&shape.runtime.mac, &shape.mac)?;
+    text.map(|text| text.parse().map_err(|_| ConfigError::Mac(text))).transpose()
 }

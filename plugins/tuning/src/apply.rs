@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD: sysctls, then the interface, taken back when something fails.
 
-use cnibox_harness::{AddArgs, Request};
+use cnibox_harness::{AddArgs, Plugin, Request};
 use cnibox_netlink::{Error, LinkChange};
 use cnibox_netns::sysctl;
 use cnibox_spec::CniResult;
-use cnibox_sys::{Coded, Failure, Memory, Place, Sys, Txn, Undo};
+use cnibox_sys::{Coded, Failure, Memo, Memory, Place, Sys, Txn, Undo};
 use thiserror::Error as ThisError;
 
-use crate::allowlist;
 use crate::backup::{Backup, BackupFile};
 use crate::config::{Config, LinkPlan};
-use crate::detach::{MEMORY, memo};
 use crate::sysctls::SysctlName;
+use crate::{Tuning, allowlist};
 
 /// What the kernel refused.
 #[derive(Debug, ThisError)]
@@ -43,9 +42,9 @@ pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> 
     if config.link.is_empty() {
         return change(sys);
     }
-    let mut memo = memo(&conf.network, args.container.as_str(), args.ifname.as_str());
+    let mut memo = Memo::new(&conf.network, &args.container, &args.ifname);
     memo.notes = config.data_dir.to_str().map(str::to_owned).into_iter().collect();
-    let memory = Memory::of(MEMORY);
+    let memory = Memory::of(Tuning::NAME);
     let earlier = memory.recall(&memo);
     // Before there is a file that GC could miss.
     memory.note(&memo);

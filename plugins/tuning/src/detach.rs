@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DEL and GC: settings back as they were, and no file left.
 
-use cnibox_harness::{DelArgs, GcArgs, Request};
-use cnibox_spec::{Attachment, NetnsPath, NetworkName};
+use cnibox_harness::{DelArgs, GcArgs, Plugin, Request};
+use cnibox_spec::NetnsPath;
 use cnibox_sys::{Failure, Memo, Memory, Place, Sys};
 
+use crate::Tuning;
 use crate::backup::{Backup, BackupFile};
 use crate::config::Config;
 
@@ -24,7 +25,7 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
         return Ok(());
     }
     file.remove_if_present()?;
-    Memory::of(MEMORY).forget(&memo(&conf.network, container, ifname));
+    Memory::of(Tuning::NAME).forget(&Memo::new(&conf.network, &args.container, &args.ifname));
     Ok(())
 }
 
@@ -50,14 +51,9 @@ fn restore(sys: &mut Sys<'_>, netns: &NetnsPath, ifname: &str, backup: &Backup) 
 /// GC. The name of a backup does not tell the network, and other networks' backups are in the same directory. So only
 /// those go that ADD has remembered for this network; a backup that the Go plugin made is left to DEL.
 pub(crate) fn gc(request: &Request<'_, Config, GcArgs>) -> Result<(), Failure> {
-    let memory = Memory::of(MEMORY);
-    let network = &request.conf.network;
-    let is_valid = |memo: &Memo| {
-        let same = |live: &Attachment| live.container_id == memo.container && live.ifname == memo.ifname;
-        request.args.valid.iter().any(same)
-    };
+    let memory = Memory::of(Tuning::NAME);
     let mut failures = Vec::new();
-    for memo in memory.all().into_iter().filter(|memo| memo.network == network.as_str() && !is_valid(memo)) {
+    for memo in memory.stale(&request.conf.network, &request.args.valid) {
         let dir = memo.notes.first().map_or(request.config.data_dir.as_path(), std::path::Path::new);
         match BackupFile::new(dir, &memo.container, &memo.ifname).remove_if_present() {
             Ok(()) => memory.forget(&memo),
@@ -66,16 +62,3 @@ pub(crate) fn gc(request: &Request<'_, Config, GcArgs>) -> Result<(), Failure> {
     }
     Failure::collect(failures)
 }
-
-/// What is remembered of an attachment, without notes.
-pub(crate) fn memo(network: &NetworkName, container: &str, ifname: &str) -> Memo {
-    Memo {
-        network: network.to_string(),
-        container: container.to_owned(),
-        ifname: ifname.to_owned(),
-        notes: Vec::new(),
-    }
-}
-
-/// The name under which backups are remembered.
-pub(crate) const MEMORY: &str = "tuning";

@@ -109,7 +109,7 @@ fn enslave(tx: &mut Txn<'_, '_>, ifname: &str, vrf: &Link, table: u32) -> Result
         let rtnl = sys.rtnl(Place::Pod)?;
         rtnl.link_set_master(link.index, vrf.index).map_err(|error| Failure::from(refused(error)))
     })?;
-    tx.shared(|sys| restore_addresses(sys, &addresses, &link, (vrf, table)))?;
+    tx.shared(|sys| restore_addresses(sys, &addresses, &link, vrf, table))?;
     tx.shared(|sys| {
         let rtnl = sys.rtnl(Place::Pod)?;
         // Local and connected IPv4 routes have another scope: the kernel makes those itself.
@@ -131,9 +131,10 @@ fn expect_free(rtnl: &mut Rtnl, link: &Link) -> Result<(), ApplyError> {
 }
 
 fn global_addresses(rtnl: &mut Rtnl, index: u32) -> Result<Vec<AddrSpec>, Error> {
-    let global = |addr: &Addr| addr.scope == SCOPE_UNIVERSE;
-    let spec = |addr: Addr| AddrSpec { nodad: addr.flags & IFA_F_NODAD != 0, ..AddrSpec::new(addr.net) };
-    Ok(rtnl.addrs(index, Some(Family::V6))?.into_iter().filter(global).map(spec).collect())
+    // One whose time is up at this moment is as good as gone.
+    let lasts = |addr: &Addr| addr.lifetime.is_none_or(|lifetime| lifetime.valid > 0);
+    let global = |addr: &&Addr| addr.scope == SCOPE_UNIVERSE && lasts(addr);
+    Ok(rtnl.addrs(index, Some(Family::V6))?.iter().filter(global).map(Addr::again).collect())
 }
 
 /// The interface's routes in the main table, those by a gateway last: they need the others.
@@ -150,7 +151,8 @@ fn restore_addresses(
     sys: &mut Sys<'_>,
     addresses: &[AddrSpec],
     link: &Link,
-    (vrf, table): (&Link, u32),
+    vrf: &Link,
+    table: u32,
 ) -> Result<(), Failure> {
     if addresses.is_empty() {
         return Ok(());
@@ -183,8 +185,6 @@ fn has_local_route(rtnl: &mut Rtnl, index: u32, table: u32, address: IpNetwork) 
 
 /// `RT_SCOPE_UNIVERSE`.
 const SCOPE_UNIVERSE: u8 = 0;
-/// `linux/if_addr.h`: no duplicate address detection.
-const IFA_F_NODAD: u32 = 2;
 /// Default, main and local.
 const RESERVED: [u32; 3] = [253, 254, 255];
 /// The sum of the reference's pauses.

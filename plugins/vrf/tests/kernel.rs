@@ -58,6 +58,7 @@ fn connected(net: &Sandbox) -> Container {
         "link set eth0 addrgenmode none up",
         "address add 10.0.0.2/24 dev eth0",
         "address add 2001:db8::2/64 dev eth0 nodad",
+        "address add 2001:db8:2::2/64 dev eth0 nodad noprefixroute valid_lft 600 preferred_lft 500",
         "route add 10.10.10.0/24 via 10.0.0.1 dev eth0",
         "-6 route add 2001:db8:1::/64 via 2001:db8::1 dev eth0",
     ] {
@@ -104,6 +105,9 @@ fn the_interface_keeps_addresses_and_routes_in_the_vrf() {
         assert!(v6.contains("2001:db8:1::/64 via 2001:db8::1") && v6.contains("local 2001:db8::2"), "{v6}");
         let addresses = net.run_in(&pod, "ip", &["-6", "address", "show", "eth0"]);
         assert!(addresses.contains("2001:db8::2/64"), "{addresses}");
+        let limited = addresses.split("inet6 ").find(|text| text.starts_with("2001:db8:2::2/64")).unwrap();
+        assert!(limited.contains("noprefixroute") && !limited.contains("forever"), "{addresses}");
+        assert!(!v6.contains("2001:db8:2::/64"), "{v6}");
         let other = failure("ADD", &pod, &conf(&pod, 1002));
         assert_eq!(other, "cmdAdd failed: VRF blue already exist with different routing table 1001");
         let again = failure("ADD", &pod, &conf(&pod, 0));

@@ -13,6 +13,7 @@ use crate::nft::Family;
 
 /// `struct nfgenmsg`
 const NFGENMSG: usize = 4;
+const GENERATION: &str = "read ruleset generation";
 
 /// What the kernel knows about a chain.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +65,14 @@ impl Socket {
                 }
             },
         )?;
-        outcome.map_err(|refusal| refusal.into_error("read ruleset generation".to_owned()))?;
+        match outcome {
+            Ok(()) => {}
+            // kernel net/netfilter/nfnetlink.c: nobody has registered for the messages
+            Err(refusal) if refusal.errno == libc::EINVAL => {
+                return Err(Error::NoNfTables { operation: GENERATION });
+            }
+            Err(refusal) => return Err(refusal.into_error(GENERATION.to_owned())),
+        }
         generation.ok_or(Error::Malformed { during: "reading the ruleset generation" })
     }
 

@@ -22,6 +22,14 @@ pub(crate) use decode::decode;
 pub(crate) use encode::{Form, encode, octets};
 pub(crate) use parse::rule_from_listing;
 
+/// Whether a user's text can be a chain's name: at most 28 bytes (`XT_EXTENSION_MAXNAMELEN` - 1), and nothing that a rule
+/// file would read as something else.
+#[must_use]
+pub fn is_chain_name(name: &str) -> bool {
+    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"'\\".contains(c);
+    (1..=28).contains(&name.len()) && !name.starts_with(['-', '!']) && name.chars().all(plain)
+}
+
 /// `iptables` or `ip6tables`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {

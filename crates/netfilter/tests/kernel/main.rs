@@ -6,6 +6,7 @@
     clippy::print_stdout,
     reason = "tests fail by panicking and tell why they skip"
 )]
+#![expect(clippy::disallowed_methods, reason = "the threads of these tests end in their namespaces")]
 
 mod cases;
 mod common;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `RTM_GETVLAN` and `RTM_NEWVLAN` (`linux/if_bridge.h`), which `netlink-packet-route` lacks.
 //!
-//! The older way, a dump of links with `RTEXT_FILTER_BRVLAN`, cannot be limited to one port and so grows with the node.
+//! The older way, a dump of links with `RTEXT_FILTER_BRVLAN`, cannot be limited to one port.
 
 use netlink_packet_core::{
     DecodeError, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlaBuffer, NlasIterator,

@@ -70,7 +70,7 @@ impl LinkChange {
         self.with(|message| message.append_extra_attribute(LinkAttribute::Other(value)))
     }
 
-    /// `name NAME`.
+    /// `name NAME`. Before Linux 6.2 the link must be down.
     pub fn name(self, name: &str) -> Self {
         self.with(|message| message.name(name))
     }
@@ -88,7 +88,8 @@ impl LinkChange {
         self.with(|message| message.append_extra_attribute(LinkAttribute::AfSpecUnspec(vec![family])))
     }
 
-    /// `netns FD`. Flags, addresses and routes do not survive the move.
+    /// `netns FD`. Flags, addresses and routes do not survive the move; a name that is taken there is an error
+    /// (`file exists`).
     pub fn netns(self, netns: BorrowedFd<'_>) -> Self {
         self.with(|message| message.setns_by_fd(netns.as_raw_fd()))
     }
@@ -166,44 +167,12 @@ impl Rtnl {
         self.link_set(LinkChange::new(index).promisc(on))
     }
 
-    /// `ip link set INDEX allmulticast on|off`.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn link_set_allmulti(&mut self, index: u32, on: bool) -> Result<(), Error> {
-        self.link_set(LinkChange::new(index).allmulti(on))
-    }
-
     /// `ip link set INDEX alias TEXT`.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn link_set_alias(&mut self, index: u32, alias: &str) -> Result<(), Error> {
         self.link_set(LinkChange::new(index).alias(alias))
-    }
-
-    /// `ip link set INDEX name NAME`. Before Linux 6.2 the link must be down.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn link_set_name(&mut self, index: u32, name: &str) -> Result<(), Error> {
-        self.link_set(LinkChange::new(index).name(name))
-    }
-
-    /// `ip link set INDEX txqueuelen PACKETS`.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn link_set_txqlen(&mut self, index: u32, packets: u32) -> Result<(), Error> {
-        self.link_set(LinkChange::new(index).txqlen(packets))
-    }
-
-    /// `ip link set INDEX netns FD`.
-    ///
-    /// # Errors
-    /// What the kernel says, for example `file exists` if the name is taken there.
-    pub fn link_set_netns(&mut self, index: u32, netns: BorrowedFd<'_>) -> Result<(), Error> {
-        self.link_set(LinkChange::new(index).netns(netns))
     }
 
     /// `ip link delete`, by index.

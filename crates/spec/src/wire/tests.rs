@@ -66,6 +66,9 @@ fn prints_0_2_with_routes_below_their_family() {
 fn a_result_without_addresses_has_no_0_2_shape() {
     let error = print_result(CniVersion::V0_1_0, &CniResult::default()).unwrap_err();
     assert_eq!(error.to_string(), "cannot convert: no valid IP addresses");
+    let passed_on = print_passed_on(CniVersion::V0_1_0, &CniResult::default());
+    let compact: String = passed_on.split_whitespace().collect();
+    assert_eq!(compact, r#"{"cniVersion":"0.1.0","dns":{}}"#);
 }
 
 #[test]

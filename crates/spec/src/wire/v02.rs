@@ -4,7 +4,6 @@
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
-use super::ConvertError;
 use super::lists::is_v4;
 use crate::{Cidr, CniResult, CniVersion, Dns, IpConfig, NetAddr, Route};
 
@@ -41,7 +40,7 @@ struct PlainRoute {
 
 impl Result {
     /// Keeps the first address of each family and the routes of a family that has one.
-    pub(super) fn new(version: CniVersion, result: &CniResult) -> std::result::Result<Self, ConvertError> {
+    pub(super) fn new(version: CniVersion, result: &CniResult) -> Self {
         let family = |v4: bool| {
             let ip = result.ips.iter().find(|ip| is_v4(&ip.address) == v4)?;
             let routes = result.routes.iter().filter(|route| is_v4(&route.dst) == v4);
@@ -54,10 +53,7 @@ impl Result {
             })
         };
         let (ip4, ip6) = (family(true), family(false));
-        if ip4.is_none() && ip6.is_none() {
-            return Err(ConvertError::NoAddresses);
-        }
-        Ok(Self { cni_version: version.as_str().to_owned(), ip4, ip6, dns: result.dns.clone() })
+        Self { cni_version: version.as_str().to_owned(), ip4, ip6, dns: result.dns.clone() }
     }
 }
 

@@ -66,6 +66,29 @@ fn a_default_route_without_gateway_is_not_doubled() {
     assert_eq!(plan.interface.routes[0].gw.unwrap().to_string(), "10.1.2.1");
 }
 
+/// The kernel takes both, so the reference has both.
+#[test]
+fn a_default_route_of_another_metric_is_another_route() {
+    let wanted = Config { gateway: true, default_gateway: true, ..config() };
+    let number_of = |address: &str, change: &dyn Fn(&mut Route)| {
+        let mut answer = ipam(&[address]);
+        let mut route = Route::new(default_network(answer.ips[0].address.is_ipv4()), None);
+        change(&mut route);
+        answer.routes = vec![route];
+        layer3(&wanted, &eth0(), answer).unwrap().result.routes.len()
+    };
+    let both =
+        |change: &dyn Fn(&mut Route)| (number_of("10.1.2.9/24", change), number_of("fd00::9/64", change));
+    assert_eq!(both(&|_| {}), (1, 1));
+    assert_eq!(both(&|route| route.priority = 100), (2, 2));
+    assert_eq!(both(&|route| route.priority = 1024), (2, 1));
+    assert_eq!(both(&|route| route.scope = Some(253)), (2, 1));
+    assert_eq!(both(&|route| route.mtu = 1400), (1, 1));
+    assert_eq!(both(&|route| route.table = Some(254)), (1, 1));
+    assert_eq!(both(&|route| route.table = Some(100)), (2, 2));
+    assert_eq!(both(&|route| route.gw = Some([10, 1, 2, 3].into())), (1, 1));
+}
+
 #[test]
 fn the_networks_dns_replaces_the_ipam_plugins() {
     let dns = Dns { domain: "example".into(), ..Dns::default() };

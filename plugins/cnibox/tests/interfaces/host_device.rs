@@ -84,6 +84,24 @@ fn names_taken_on_either_side_are_no_trap() {
     });
 }
 
+/// On its way back it has its own name for a moment, and is still in the container.
+#[test]
+fn a_device_that_a_killed_del_left_half_way_comes_back() {
+    sandbox(|net| {
+        device(net);
+        let (pod, conf) = (net.container(), by_name(None));
+        for ifname in ["eth0", "eth7"] {
+            add(&pod, &conf);
+            net.run_in(&pod, "ip", &["link", "set", "eth0", "down"]);
+            let alias = format!("cnibox:returning:{ifname}");
+            net.run_in(&pod, "ip", &["link", "set", "eth0", "name", "dev0", "alias", &alias]);
+            del(&pod, &conf);
+            // Another interface of the container is nothing to take back.
+            assert_eq!(net.run("ip", &["link"]).contains("dev0"), ifname == "eth0");
+        }
+    });
+}
+
 #[test]
 fn a_lost_namespace_is_no_error_and_its_addresses_are_free() {
     sandbox(|net| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! System calls that fail, each in turn: a clean error or success, nothing left after DEL, and the next ADD works.
+//! System calls that fail, and kills before they are made, each in turn: a clean error or success, nothing left after
+//! DEL, and the next ADD works.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::report::{Random, Tally, rounds, sides};
 
 /// What can fail, and how. The errors are those that the call has in its manual page, or that interruption and
 /// exhaustion bring.
-const FAULTS: &[(&str, &[&str])] = &[
+const FAULTS: Menu = &[
     ("sendto", &["ENOBUFS", "EPERM", "EINTR", "ENOMEM"]),
     ("sendmsg", &["ENOBUFS", "EPERM", "ENOMEM"]),
     ("recvfrom", &["EINTR", "ENOBUFS", "ENOMEM"]),
@@ -48,6 +49,31 @@ const FAULTS: &[(&str, &[&str])] = &[
     ("sync_file_range", &["EIO", "ENOSPC"]),
 ];
 
+/// The system calls that change something, or decide what the next one changes.
+const KILLS: Menu = &[
+    ("sendto", &[KILL]),
+    ("sendmsg", &[KILL]),
+    ("setns", &[KILL]),
+    ("openat", &[KILL]),
+    ("write", &[KILL]),
+    ("pwrite64", &[KILL]),
+    ("linkat", &[KILL]),
+    ("unlinkat", &[KILL]),
+    ("unlink", &[KILL]),
+    ("rename", &[KILL]),
+    ("renameat", &[KILL]),
+    ("ioctl", &[KILL]),
+    ("mkdir", &[KILL]),
+    ("rmdir", &[KILL]),
+    ("ftruncate", &[KILL]),
+];
+
+/// Names of system calls, and what can be done to each.
+type Menu = &'static [(&'static str, &'static [&'static str])];
+
+/// The call is not made: its process is killed instead.
+const KILL: &str = "kill -9";
+
 /// A fault: the n-th call of `syscall` fails with `error`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fault {
@@ -59,7 +85,11 @@ struct Fault {
 impl Fault {
     /// The command that a plugin runs under.
     fn injector(&self) -> Vec<String> {
-        let inject = format!("inject={}:error={}:when={}", self.syscall, self.error, self.when);
+        let (syscall, error, when) = (self.syscall, self.error, self.when);
+        let inject = match error {
+            KILL => format!("inject={syscall}:signal=KILL:when={when}"),
+            error => format!("inject={syscall}:error={error}:when={when}"),
+        };
         ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={}", self.syscall), "-e", &inject]
             .map(str::to_owned)
             .to_vec()
@@ -82,10 +112,10 @@ fn counts(call: &Call) -> (Answer, BTreeMap<&'static str, usize>) {
     (answer, FAULTS.iter().map(|(name, _)| (*name, count(name))).filter(|(_, count)| *count > 0).collect())
 }
 
-/// Every fault that a call can suffer.
-fn faults(counts: &BTreeMap<&'static str, usize>) -> Vec<Fault> {
+/// Every fault of the menu that a call can suffer.
+fn faults(menu: Menu, counts: &BTreeMap<&'static str, usize>) -> Vec<Fault> {
     let mut all = Vec::new();
-    for (syscall, errors) in FAULTS {
+    for (syscall, errors) in menu {
         for when in 1..=counts.get(syscall).copied().unwrap_or_default() {
             all.extend(errors.iter().map(|error| Fault { syscall, error, when }));
         }
@@ -95,6 +125,9 @@ fn faults(counts: &BTreeMap<&'static str, usize>) -> Vec<Fault> {
 
 /// The answer of a call under a fault: clean, unless the fault took its voice.
 fn judged(answer: &Answer, fault: &Fault) -> String {
+    if fault.error == KILL {
+        return String::new();
+    }
     let mute = fault.syscall == "write" && answer.stdout.is_empty() && answer.status == Some(1);
     // The standard library gives up without a word when it cannot even start.
     let unborn = matches!(fault.syscall, "poll") && fault.when == 1;
@@ -174,8 +207,8 @@ fn sample(all: Vec<Fault>, wanted: usize, random: &mut Random) -> Vec<Fault> {
     all
 }
 
-/// All faults of one plugin on one network.
-fn inject(world: &World<'_>, index: usize, wanted: usize, tally: &mut Tally) {
+/// So many faults of the menu in either verb of one plugin on one network.
+fn inject(world: &World<'_>, index: usize, menu: Menu, wanted: usize, tally: &mut Tally) {
     let mut random = Random::new(17 + index as u64);
     let mut before = world.host();
     for verb in ["ADD", "DEL"] {
@@ -191,7 +224,7 @@ fn inject(world: &World<'_>, index: usize, wanted: usize, tally: &mut Tally) {
             assert!(answer.ok() || world.side == Side::Go, "{answer:?}");
         }
         world.expect_del(&target, &Value::Null);
-        for (turn, fault) in sample(faults(&seen), wanted, &mut random).into_iter().enumerate() {
+        for (turn, fault) in sample(faults(menu, &seen), wanted, &mut random).into_iter().enumerate() {
             let target = Target::of(&world.net.container());
             let mut problem = match verb {
                 "ADD" => fail_add(world, index, &fault, &target),
@@ -212,8 +245,8 @@ fn inject(world: &World<'_>, index: usize, wanted: usize, tally: &mut Tally) {
     }
 }
 
-#[test]
-fn whatever_system_call_fails_nothing_is_left() {
+/// Everything on a menu would be some ten thousand runs: `ours` and `go` say how many each plugin's verb gets.
+fn inject_everywhere(menu: Menu, scenario: &str, ours: usize, go: usize) {
     sandbox(|net| {
         // Nested tracing and some containers forbid it.
         let probe = net
@@ -224,13 +257,24 @@ fn whatever_system_call_fails_nothing_is_left() {
         }
         for side in sides() {
             let mut tally = Tally::default();
-            // Everything would be some ten thousand runs.
-            let wanted = if side == Side::Go { rounds(5, 25) } else { rounds(6, 40) };
+            let wanted = if side == Side::Go { go } else { ours };
             let (networks, victims): (Vec<_>, Vec<_>) = chains().into_iter().unzip();
             on_each(networks, side, |number, world| {
-                victims[number].iter().for_each(|index| inject(world, *index, wanted, &mut tally));
+                victims[number].iter().for_each(|index| inject(world, *index, menu, wanted, &mut tally));
             });
-            tally.close("a system call fails (strace -e inject), ADD or DEL, then DEL", side);
+            tally.close(scenario, side);
         }
     });
+}
+
+#[test]
+fn whatever_system_call_fails_nothing_is_left() {
+    let scenario = "a system call fails (strace -e inject), ADD or DEL, then DEL";
+    inject_everywhere(FAULTS, scenario, rounds(6, 40), rounds(5, 25));
+}
+
+#[test]
+fn whatever_system_call_a_kill_comes_before_nothing_is_left() {
+    let scenario = "kill -9 before a system call (strace -e inject), ADD or DEL, then DEL";
+    inject_everywhere(KILLS, scenario, rounds(2, 40), rounds(2, 10));
 }

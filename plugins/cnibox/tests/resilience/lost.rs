@@ -392,3 +392,59 @@ fn del_reports_every_failure_and_does_the_rest() {
         assert!(left.is_empty(), "{}:\n{left}", world.network.label);
     });
 }
+
+/// libcni has no runtimeConfig for STATUS and GC, and DEL loses it with libcni's cache.
+#[test]
+fn ranges_that_come_with_each_attachment_are_not_missed() {
+    sandbox(|net| {
+        let mut network = networks::v4();
+        network.plugins.truncate(1);
+        network.plugins[0]["capabilities"] = json!({"ipRanges": true});
+        let world = World::new(net, network.clone(), Side::Ours);
+        network.plugins[0]["runtimeConfig"] = json!({"ipRanges": [[{"subnet": "10.61.0.0/16"}]]});
+        network.plugins[0]["ipam"]["ranges"] = Value::Null;
+        let ours = world.with(network.clone());
+        network.plugins[0]["runtimeConfig"] = Value::Null;
+        let later = world.with(network);
+        let before = world.host();
+        for by_gc in [false, true] {
+            let target = Target::of(&net.container());
+            ours.add(&target).expect("ADD");
+            let asked = later.call(0, "STATUS", &target, &Value::Null).run();
+            assert!(asked.ok(), "{asked:?}");
+            let cleaned =
+                if by_gc { later.gc(Some(&[&world.neighbour])) } else { later.del(&target, &Value::Null) };
+            cleaned.expect("DEL or GC");
+            assert_eq!(world.left_on_host(&before), "");
+        }
+    });
+}
+
+/// Each network has rules of its own for it.
+#[test]
+fn an_address_in_two_networks_is_masqueraded_in_one_of_them_after_del_in_the_other() {
+    sandbox(|net| {
+        let network = |bridge: &str| {
+            let mut network = networks::layer2();
+            network.name = format!("net-{bridge}");
+            network.plugins[0]["bridge"] = json!(bridge);
+            network.plugins[0]["ipMasq"] = json!(true);
+            network.plugins[0]["ipam"] =
+                json!({"type": "static", "addresses": [{"address": "10.77.0.9/24"}]});
+            network
+        };
+        let one = World::new(net, networks::layer2(), Side::Ours).with(network("br-one"));
+        let other = one.with(network("br-other"));
+        let target = Target::of(&net.container());
+        let second = Target { ifname: "eth1".to_owned(), ..target.clone() };
+        let kept = one.add(&target).expect("ADD");
+        let alone = net.run("iptables-save", &["-t", "nat"]);
+        let result = other.add(&second).expect("ADD in the other network");
+        other.del(&second, &result).expect("DEL in the other network");
+        let rules = |text: &str| {
+            text.lines().filter(|line| line.starts_with('-')).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(rules(&net.run("iptables-save", &["-t", "nat"])), rules(&alone));
+        one.del(&target, &kept).expect("DEL");
+    });
+}

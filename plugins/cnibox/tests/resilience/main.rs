@@ -11,6 +11,7 @@ mod fixture;
 mod hostile;
 mod killed;
 mod kinds;
+mod lacking;
 mod lost;
 mod networks;
 mod report;

@@ -30,12 +30,6 @@ use table::Table;
 
 pub(crate) use retry::NO_MORE_TRIES;
 
-/// What servers know an attachment by; an option has room for so much of it.
-pub(crate) fn name(container: &str, network: &str, ifname: &str) -> String {
-    let name = format!("{container}/{network}/{ifname}");
-    String::from_utf8_lossy(name.as_bytes().get(..NAME_LIMIT).unwrap_or(name.as_bytes())).into_owned()
-}
-
 /// Why the daemon does not start.
 #[derive(Debug, Error)]
 enum DaemonError {
@@ -101,8 +95,6 @@ fn accept(listener: &UnixListener, table: &Arc<Table>) {
     }
 }
 
-/// One byte of the client identifier is a zero.
-const NAME_LIMIT: usize = 254;
 /// A thread for each lease should cost little.
 const STACK: usize = 512 << 10;
 const BREATH: Duration = Duration::from_millis(100);

@@ -11,19 +11,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cnibox_netns::errno;
 use cnibox_spec::Json;
 
+use super::STACK;
 use super::entry::Entry;
 use super::flags::Flags;
 use super::keeper::{Keeper, LEASE_ENDED};
 use super::log::log;
 use super::retry::Schedule;
-use super::{STACK, name};
 use crate::config::Config;
 use crate::gob::Value;
 use crate::lease::Lease;
 use crate::message::Client;
 use crate::options::Options;
 use crate::rpc::{Call, Collection, Method, allocation_to};
-use crate::state::{Attachment, Store, netns_id};
+use crate::state::{Attachment, Store, name, netns_id};
 
 /// The leases, by attachment.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl Table {
         loop {
             let kept = {
                 let mut entries = self.lock();
-                match entries.get(&key(attachment)) {
+                match entries.get(&attachment.name()) {
                     Some(kept) => kept.clone(),
                     None => return self.start(&mut entries, attachment.clone(), options.clone(), None),
                 }
@@ -163,7 +163,7 @@ impl Table {
         held: Option<Lease>,
     ) -> Result<Arc<Entry>, String> {
         let failed = |error: std::io::Error| errno::io_text(&error).into_owned();
-        let key = key(&attachment);
+        let key = attachment.name();
         // A lease that is over is none until it is acquired again.
         let current = held.clone().filter(|lease| !lease.until_expiry().is_zero());
         let entry = Arc::new(Entry::new(current).map_err(std::io::Error::from).map_err(failed)?);
@@ -202,10 +202,6 @@ impl Table {
         // Entries are put in and taken out whole.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn key(attachment: &Attachment) -> String {
-    name(&attachment.container, &attachment.network, &attachment.ifname)
 }
 
 /// The network's name and the configuration in a call.

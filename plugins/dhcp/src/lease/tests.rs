@@ -6,6 +6,7 @@ use super::*;
 
 fn ack(options: Vec<DhcpOption>) -> Answer {
     Answer {
+        xid: 0,
         kind: MessageType::Ack,
         address: Ipv4Addr::new(10, 1, 2, 9),
         server: Some(Ipv4Addr::new(10, 1, 2, 1)),

@@ -74,6 +74,14 @@ fn every_question_has_its_form() {
 }
 
 #[test]
+fn a_request_continues_the_exchange_of_its_offer() {
+    let bytes = server(MessageType::Offer, 7, &[]);
+    let offer = Answer::read(&bytes, 7, MAC, None).unwrap();
+    let select = client(&[], &[], false).ask(MAC, Ask::Select(&offer)).unwrap();
+    assert_eq!((select.xid, read(&select).xid()), (7, 7));
+}
+
+#[test]
 fn only_answers_to_the_question_are_read() {
     let bytes = server(MessageType::Nak, 7, &[DhcpOption::Message("no".into())]);
     let answer = Answer::read(&bytes, 7, MAC, Some([9; 6])).unwrap();

@@ -14,6 +14,7 @@ fn scratch() -> (tempfile::TempDir, Store) {
 
 fn record(store: &Store, container: &str) -> Record {
     let ack = Answer {
+        xid: 0,
         kind: MessageType::Ack,
         address: [10, 0, 0, 9].into(),
         server: None,

@@ -7,8 +7,8 @@ use cnibox_testkit::{Container, Sandbox, sandbox};
 use serde_json::{Value, json};
 
 use crate::world::{
-    attach, call, conf, daemon, dnsmasq, eventually, lan, lease_threads, leased, leases, nothing_kept, pod,
-    remembered, start,
+    attach, call, conf, daemon, dnsmasq, keeps_leases, lan, leased, leases, nothing_kept, pod, remembered,
+    start,
 };
 
 #[test]
@@ -27,7 +27,8 @@ fn a_lease_is_acquired_checked_and_given_back() {
         // Servers know the client by a zero byte and the attachment.
         let id: Vec<_> = format!("\0{}/net/eth0", pod.id).bytes().map(|byte| format!("{byte:02x}")).collect();
         assert!(leases(net)[0].ends_with(&id.join(":")), "{:?}", leases(net));
-        assert_eq!((lease_threads(&daemon), remembered()), (1, 1));
+        keeps_leases(&daemon, 1);
+        assert_eq!(remembered(), 1);
         net.run_in(&pod, "ip", &["addr", "add", address, "dev", "eth0"]);
 
         let with_previous = |address: &str| {
@@ -40,7 +41,7 @@ fn a_lease_is_acquired_checked_and_given_back() {
         assert!(message.contains("which prevResult does not have"), "{message}");
         // A second ADD is the first one's lease.
         assert_eq!(call(net, "ADD", &pod, &json!({})).success(), result);
-        assert_eq!(lease_threads(&daemon), 1);
+        keeps_leases(&daemon, 1);
         daemon.says("Checking lease", 2);
 
         call(net, "DEL", &pod, &json!({})).success();
@@ -119,14 +120,14 @@ fn gc_gives_back_the_leases_of_this_networks_lost_attachments() {
         net.cni("dhcp", "ADD", &other, &foreign.to_string()).success();
         gc(net, &[&pods[0], &pods[1]]);
         leased(net, 3);
-        eventually("one thread ends", || lease_threads(&running) == 3, || running.log());
+        keeps_leases(&running, 3);
         assert_eq!(remembered(), 3);
         // The same without the daemon.
         running.end(nix::sys::signal::Signal::SIGTERM);
         gc(net, &[&pods[0]]);
         leased(net, 2);
         let running = daemon(net, &[]);
-        eventually("two leases go on", || lease_threads(&running) == 2, || running.log());
+        keeps_leases(&running, 2);
         assert_eq!(remembered(), 2);
         gc(net, &[]);
         leased(net, 1);

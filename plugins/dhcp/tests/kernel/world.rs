@@ -179,10 +179,18 @@ pub(crate) fn attach(net: &Sandbox, pod: &Container) -> String {
 }
 
 /// Threads of the daemon that keep leases.
-pub(crate) fn lease_threads(daemon: &Process) -> usize {
+fn lease_threads(daemon: &Process) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
     let names = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
     names.filter(|name| name.trim() == "lease").count()
+}
+
+/// Waits until the daemon keeps `count` leases. A thread bears its parent's name until it has given itself its own, so
+/// that one of a lease that closes a socket is counted as a lease for a moment.
+#[track_caller]
+pub(crate) fn keeps_leases(daemon: &Process, count: usize) {
+    let what = format!("the daemon keeps {count} leases");
+    eventually(&what, || lease_threads(daemon) == count, || daemon.log());
 }
 
 /// Leases that the daemon remembers on disk.

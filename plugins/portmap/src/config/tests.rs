@@ -49,7 +49,6 @@ fn wrong_configurations_get_the_references_texts() {
         (mapping(r#"{"containerPort":80,"hostPort":80}"#), r#"invalid protocol "" for port mapping: must be tcp, udp or sctp"#),
         (mapping(r#"{"containerPort":80,"hostPort":80,"protocol":"icmp"}"#), r#"invalid protocol "icmp" for port mapping: must be tcp, udp or sctp"#),
         (mapping(r#"{"containerPort":80,"hostPort":80,"protocol":"tcp","hostIP":"x"}"#), r#"invalid hostIP "x" for port mapping"#),
-        (r#"{"externalSetMarkChain":""}"#.to_owned(), r#"invalid externalSetMarkChain """#),
         (r#"{"conditionsV4":["-s","1.2.3.4\n-A X"]}"#.to_owned(), r#"invalid condition "1.2.3.4\n-A X""#),
     ];
     for (text, message) in cases {
@@ -68,6 +67,24 @@ fn del_is_strict_only_where_the_reference_is() {
     let odd = with_mapping(r#"{"containerPort":80,"hostPort":70000,"protocol":"x","hostIP":"y"}"#);
     assert!(load_for_del(&odd).unwrap().mappings.is_empty());
     assert!(load_for_del(&with_mapping("{}")).is_err());
+}
+
+#[test]
+fn a_chain_that_is_no_name_is_refused_where_it_would_be_written() {
+    let entry = r#"{"containerPort":80,"hostPort":80,"protocol":"tcp"}"#;
+    for chain in ["", "two words", "-x", "X\\n-A Y", &"x".repeat(29)] {
+        let with = |more: &str| format!(r#"{{"externalSetMarkChain":"{chain}",{more}}}"#);
+        let mapped = format!(r#""runtimeConfig":{{"portMappings":[{entry}]}}"#);
+        assert!(matches!(load(&with(&mapped)), Err(ConfigError::MarkChain(_))), "{chain}");
+        let unused = [
+            load_for_del(&with(&mapped)),
+            load(&with(r#""runtimeConfig":{}"#)),
+            load(&with(&format!(r#""snat":false,{mapped}"#))),
+        ];
+        for config in unused {
+            assert_eq!(config.unwrap().marking, Marking::Chain(String::new()), "{chain}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Hosts that lack a part of the packet filter: what needs it not works, and leaves nothing.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cnibox_testkit::{Sandbox, sandbox, skip};
+use serde_json::{Value, json};
+
+use crate::fixture::{Answer, Side, Target, World};
+use crate::networks::{self, Network};
+
+/// Runs a plugin in a kernel that knows no `NETLINK_NETFILTER`, as one without nf_tables and connection tracking does
+/// not: a seccomp filter refuses the socket in the same words.
+const WITHOUT_NETFILTER: &str = r#"
+import ctypes, os, struct, sys
+SOCKET = {"x86_64": 41, "aarch64": 198}[os.uname().machine]
+LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
+AF_NETLINK, NETLINK_NETFILTER, EPROTONOSUPPORT = 16, 12, 93
+ERRNO, ALLOW = 0x50000 | EPROTONOSUPPORT, 0x7fff0000
+code = [(LOAD, 0, 0, 0), (JUMP_IF_EQUAL, 0, 5, SOCKET), (LOAD, 0, 0, 16), (JUMP_IF_EQUAL, 0, 3, AF_NETLINK),
+        (LOAD, 0, 0, 32), (JUMP_IF_EQUAL, 0, 1, NETLINK_NETFILTER), (RETURN, 0, 0, ERRNO), (RETURN, 0, 0, ALLOW)]
+program = b"".join(struct.pack("=HBBI", *line) for line in code)
+buffer = ctypes.create_string_buffer(program)
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("lines", ctypes.c_void_p)]
+libc = ctypes.CDLL(None)
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, FILTER = 38, 22, 2
+assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+assert libc.prctl(PR_SET_SECCOMP, FILTER, ctypes.byref(Program(len(code), ctypes.addressof(buffer)))) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+/// A host on which `iptables` is the legacy flavour.
+struct Host {
+    /// The only folder with tools.
+    path: String,
+    /// What plugins run under.
+    under: Vec<String>,
+}
+
+impl Host {
+    /// One with these tools; `None` where there are none to link to.
+    fn with(tools: &[&str]) -> Option<Self> {
+        let legacy = tool_of_machine("xtables-legacy-multi")?;
+        let dir = Path::new("/run/testkit/tools");
+        std::fs::create_dir_all(dir).expect("make a folder for tools");
+        for tool in tools {
+            let program = if *tool == "nft" { tool_of_machine(tool)? } else { legacy.clone() };
+            symlink(program, dir.join(tool)).expect("link a tool");
+        }
+        Some(Self { path: dir.display().to_string(), under: Vec::new() })
+    }
+
+    /// The same in a kernel without nf_tables.
+    fn without_netfilter(mut self) -> Self {
+        // What is called python3 may be a script that needs other tools.
+        let told = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+        let python = String::from_utf8(told.expect("start python3").stdout).expect("a path");
+        self.under = [python.trim(), "-c", WITHOUT_NETFILTER].map(str::to_owned).to_vec();
+        self
+    }
+
+    /// One verb of the whole chain.
+    fn run(&self, world: &World<'_>, verb: &str, target: &Target, prev: &Value) -> Result<Value, Answer> {
+        let mut order: Vec<_> = (0..world.network.plugins.len()).collect();
+        if verb == "DEL" {
+            order.reverse();
+        }
+        let mut result = prev.clone();
+        for index in order {
+            let mut call = world.call(index, verb, target, &result).env("PATH", &self.path);
+            if verb == "GC" {
+                let mut conf: Value = serde_json::from_str(&call.stdin).expect("our own JSON");
+                let neighbour = &world.neighbour;
+                conf["cni.dev/valid-attachments"] =
+                    json!([{"containerID": neighbour.id, "ifname": neighbour.ifname}]);
+                call.stdin = conf.to_string();
+            }
+            call.under = self.under.clone();
+            let answer = call.run();
+            if !answer.ok() {
+                return Err(answer);
+            }
+            if verb == "ADD" {
+                result = answer.json();
+            }
+        }
+        Ok(result)
+    }
+}
+
+/// Where the machine has a tool.
+fn tool_of_machine(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.exists())
+}
+
+/// The rules that the legacy tools see.
+fn legacy_rules(net: &Sandbox) -> String {
+    let script = "for family in iptables ip6tables; do xtables-legacy-multi $family-save; done \
+         | sed '/^#/d; /^:/s/ \\[.*//'";
+    net.run("sh", &["-ec", script])
+}
+
+/// A container comes and goes, and another one is collected.
+fn come_and_go(network: &Network, tools: &[&str], lacking: fn(Host) -> Host) {
+    sandbox(|net| {
+        let world = World::new(net, network.clone(), Side::Ours);
+        let Some(host) = Host::with(tools) else { return skip("no xtables-legacy-multi") };
+        let host = lacking(host);
+        // What is shared comes with the first container and stays.
+        let first = Target::of(&net.container());
+        let run = |verb: &str, target: &Target, prev: &Value| {
+            let outcome = host.run(&world, verb, target, prev);
+            outcome.unwrap_or_else(|answer| panic!("{verb} on {}: {answer:?}", network.label))
+        };
+        let result = run("ADD", &first, &Value::Null);
+        run("DEL", &first, &result);
+        let before = (world.host(), legacy_rules(net));
+        for (verb, prev) in [("DEL", true), ("DEL", false), ("GC", false)] {
+            let target = Target::of(&net.container());
+            let result = run("ADD", &target, &Value::Null);
+            run("CHECK", &target, &result);
+            run(verb, &target, if prev { &result } else { &Value::Null });
+            let left = world.left_on_host(&before.0);
+            assert!(left.is_empty(), "{} after {verb}: {left}", network.label);
+            assert_eq!(legacy_rules(net), before.1, "{} after {verb}", network.label);
+        }
+    });
+}
+
+/// The bridge of a network and nothing behind it.
+fn alone(mut network: Network) -> Network {
+    network.plugins.truncate(1);
+    network
+}
+
+#[test]
+fn nobody_needs_ip6tables_for_ipv4() {
+    let tools = ["iptables", "iptables-save", "iptables-restore"];
+    for network in [alone(networks::v4()), networks::layer2()] {
+        come_and_go(&network, &tools, |host| host);
+    }
+}
+
+#[test]
+fn nobody_needs_nf_tables_where_iptables_is_the_legacy_one() {
+    let tools =
+        ["iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"];
+    for network in [networks::v4(), networks::dual(), networks::layer2(), networks::routed()] {
+        come_and_go(&network, &tools, Host::without_netfilter);
+    }
+}
+
+/// As Go's plugins find out: by trying, not by looking for the file.
+#[test]
+fn an_iptables_that_cannot_be_used_leaves_the_choice_to_nft() {
+    sandbox(|net| {
+        let mut network = networks::v4();
+        network.plugins.remove(1);
+        network.plugins[1]["backend"] = Value::Null;
+        let world = World::new(net, network, Side::Ours);
+        let Some(host) = Host::with(&["nft"]) else { return skip("no nft") };
+        let broken = "#!/bin/sh\necho \"iptables v1.8.9 (legacy): can't initialize iptables table \\`$2': \
+             Table does not exist (do you need to insmod?)\" >&2\nexit 3\n";
+        for tool in ["iptables", "ip6tables"] {
+            let file = format!("{}/{tool}", host.path);
+            std::fs::write(&file, broken).expect("write a tool");
+            net.run("chmod", &["+x", &file]);
+        }
+        let target = Target::of(&net.container());
+        let result = host.run(&world, "ADD", &target, &Value::Null).expect("ADD");
+        let ruleset = net.run("nft", &["list", "ruleset"]);
+        assert!(ruleset.contains("cni_plugins_masquerade") && ruleset.contains("cni_hostport"), "{ruleset}");
+        host.run(&world, "DEL", &target, &result).expect("DEL");
+    });
+}
