@@ -17,8 +17,11 @@ use crate::plan::{AnyRule, Reader, Step, Wanted, plan};
 use crate::xt::{self, Canon, Match};
 
 /// How long others may keep changing the ruleset between a look and the change that is based on it. A crowd of
-/// `iptables` processes does for seconds, and on a machine that is short of time a single attempt may wait for that long.
+/// `iptables` processes does for seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Attempts there are however long they take: a machine that stood still (a paused guest, a stuck disk) may use up all
+/// patience in a single one, which says nothing about the others.
+const FEWEST_ATTEMPTS: u32 = 20;
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
@@ -264,7 +267,7 @@ impl Engine {
                 return Ok(());
             }
             attempts += 1;
-            if Instant::now() >= deadline {
+            if attempts >= FEWEST_ATTEMPTS && Instant::now() >= deadline {
                 return Err(Error::Contended { attempts });
             }
             std::thread::sleep(pause.mul_f64(random_share()));
