@@ -8,57 +8,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cnibox_harness::run;
-use cnibox_sys::{Env, Exit, Host, Registry};
-use cnibox_testkit::{Container, Process, Sandbox, sandbox, skip};
+use cnibox_testkit::{Container, InProcess, Process, Sandbox, sandbox, skip};
 use serde_json::{Value, json};
 
-/// One call of the plugin, in this process. Step `fail_at` fails.
-fn call(verb: &str, pod: &Container, conf: &Value, fail_at: Option<usize>) -> (Exit, Value) {
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let env = Env::default()
-        .with("CNI_COMMAND", verb)
-        .with("CNI_CONTAINERID", &pod.id)
-        .with("CNI_NETNS", &pod.path)
-        .with("CNI_IFNAME", "eth0")
-        .with("CNI_PATH", "/nonexistent");
-    let text = conf.to_string();
-    let mut host = Host {
-        env,
-        stdin: &mut text.as_bytes(),
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        registry: Registry::default(),
-        fail_at,
-    };
-    let exit = run::<cnibox_bandwidth::Bandwidth>(&mut host);
-    (exit, serde_json::from_slice(&stdout).unwrap_or_default())
-}
-
-#[track_caller]
-fn success(verb: &str, pod: &Container, conf: &Value) -> Value {
-    let (exit, document) = call(verb, pod, conf, None);
-    assert_eq!(exit, 0, "{verb}: {document}");
-    document
-}
-
-#[track_caller]
-fn failure(verb: &str, pod: &Container, conf: &Value) -> String {
-    let (exit, document) = call(verb, pod, conf, None);
-    assert_eq!(exit, 1, "{verb} succeeded: {document}");
-    document["msg"].as_str().unwrap().to_owned()
-}
-
-/// A pod with `eth0`, the other end `host0` on the host.
-fn connected(net: &Sandbox) -> Container {
-    let pod = net.container();
-    net.run("ip", &["link", "add", "host0", "type", "veth", "peer", "name", "eth0", "netns", &pod.id]);
-    // Link-local addresses come some time after the carrier and would be taken for the plugin's.
-    net.run("ip", &["link", "set", "host0", "addrgenmode", "none", "up"]);
-    for args in ["link set lo up", "link set eth0 addrgenmode none up"] {
-        net.run_in(&pod, "ip", &args.split(' ').collect::<Vec<_>>());
-    }
-    pod
-}
+const BANDWIDTH: InProcess = InProcess(run::<cnibox_bandwidth::Bandwidth>);
 
 fn conf(pod: &Container) -> Value {
     json!({"cniVersion": "1.1.0", "name": "n", "type": "bandwidth",
@@ -74,8 +27,8 @@ fn discipline(net: &Sandbox, link: &str) -> String {
 #[test]
 fn add_limits_both_directions_and_del_leaves_nothing() {
     sandbox(|net| {
-        let pod = connected(net);
-        let result = success("ADD", &pod, &conf(&pod));
+        let pod = net.connected(&[]);
+        let result = BANDWIDTH.success("ADD", &pod, &conf(&pod));
         let interfaces = result["interfaces"].as_array().unwrap();
         let ifb = interfaces[2]["name"].as_str().unwrap();
         assert!(ifb.starts_with("bwp") && ifb.len() == 15 && interfaces[2].get("sandbox").is_none());
@@ -84,12 +37,12 @@ fn add_limits_both_directions_and_del_leaves_nothing() {
         assert!(discipline(net, ifb).contains("rate 16Mbit"));
         let filters = net.run("tc", &["filter", "show", "dev", "host0", "ingress"]);
         assert_eq!(filters.matches("mirred (Egress Redirect to device").count(), 1, "{filters}");
-        success("CHECK", &pod, &conf(&pod));
-        assert_eq!(failure("ADD", &pod, &conf(&pod)), "create qdisc: file exists");
-        success("CHECK", &pod, &conf(&pod));
-        success("DEL", &pod, &conf(&pod));
+        BANDWIDTH.success("CHECK", &pod, &conf(&pod));
+        assert_eq!(BANDWIDTH.failure("ADD", &pod, &conf(&pod)), "create qdisc: file exists");
+        BANDWIDTH.success("CHECK", &pod, &conf(&pod));
+        BANDWIDTH.success("DEL", &pod, &conf(&pod));
         assert_eq!(net.snapshot().lines("\"ifb\""), [""; 0]);
-        success("DEL", &pod, &conf(&pod));
+        BANDWIDTH.success("DEL", &pod, &conf(&pod));
         net.run("ip", &["link", "del", "host0"]);
     });
 }
@@ -114,7 +67,7 @@ fn transferred(net: &Sandbox, direction: &[&str]) -> f64 {
 #[test]
 fn transfers_have_the_rate_of_their_direction() {
     sandbox(|net| {
-        let pod = connected(net);
+        let pod = net.connected(&[]);
         net.run("ip", &["address", "add", "10.9.0.1/24", "dev", "host0"]);
         net.run_in(&pod, "ip", &["address", "add", "10.9.0.2/24", "dev", "eth0"]);
         let Ok(_server) = Process::start_in(&pod, Command::new("iperf3").arg("--server")) else {
@@ -122,7 +75,7 @@ fn transfers_have_the_rate_of_their_direction() {
         };
         let unlimited = transferred(net, &[]);
         assert!(unlimited > 10.0 * 16e6, "{unlimited} bit/s before ADD");
-        success("ADD", &pod, &conf(&pod));
+        BANDWIDTH.success("ADD", &pod, &conf(&pod));
         for (direction, rate) in [(&[][..], 8e6), (&["--reverse"], 16e6)] {
             let measured = transferred(net, direction);
             assert!((0.9 * rate..=1.1 * rate).contains(&measured), "{measured} bit/s, not {rate}");
@@ -133,10 +86,10 @@ fn transfers_have_the_rate_of_their_direction() {
 #[test]
 fn an_add_that_fails_at_any_step_leaves_nothing() {
     sandbox(|net| {
-        let pod = connected(net);
+        let pod = net.connected(&[]);
         let before = (net.snapshot(), discipline(net, "host0"));
         let mut step = 1;
-        while call("ADD", &pod, &conf(&pod), Some(step)).0 != 0 {
+        while BANDWIDTH.call("ADD", &pod, &conf(&pod), Some(step)).0 != 0 {
             before.0.assert_same(&net.snapshot());
             assert_eq!(discipline(net, "host0"), before.1, "step {step}");
             step += 1;
@@ -148,65 +101,65 @@ fn an_add_that_fails_at_any_step_leaves_nothing() {
 #[test]
 fn check_notices_another_rate_and_a_missing_device() {
     sandbox(|net| {
-        let pod = connected(net);
-        let result = success("ADD", &pod, &conf(&pod));
+        let pod = net.connected(&[]);
+        let result = BANDWIDTH.success("ADD", &pod, &conf(&pod));
         let mut other = conf(&pod);
         other["ingressRate"] = json!(8_000_008);
-        assert_eq!(failure("CHECK", &pod, &other), "Rate doesn't match");
+        assert_eq!(BANDWIDTH.failure("CHECK", &pod, &other), "Rate doesn't match");
         let mut other = conf(&pod);
         other["egressBurst"] = json!(1_600_008);
-        assert_eq!(failure("CHECK", &pod, &other), "Limit doesn't match");
+        assert_eq!(BANDWIDTH.failure("CHECK", &pod, &other), "Limit doesn't match");
         net.run("ip", &["link", "del", result["interfaces"][2]["name"].as_str().unwrap()]);
-        assert_eq!(failure("CHECK", &pod, &conf(&pod)), "get ifb device: Link not found");
+        assert_eq!(BANDWIDTH.failure("CHECK", &pod, &conf(&pod)), "get ifb device: Link not found");
         net.run("tc", &["qdisc", "del", "dev", "host0", "root"]);
-        assert_eq!(failure("CHECK", &pod, &conf(&pod)), "Failed to find qdisc");
+        assert_eq!(BANDWIDTH.failure("CHECK", &pod, &conf(&pod)), "Failed to find qdisc");
     });
 }
 
 #[test]
 fn without_limits_the_result_passes_and_without_a_result_nothing_does() {
     sandbox(|net| {
-        let pod = connected(net);
+        let pod = net.connected(&[]);
         let mut none = conf(&pod);
         for key in ["ingressRate", "ingressBurst", "egressRate", "egressBurst"] {
             none[key] = json!(0);
         }
         let before = net.snapshot();
-        assert_eq!(success("ADD", &pod, &none)["interfaces"].as_array().unwrap().len(), 2);
+        assert_eq!(BANDWIDTH.success("ADD", &pod, &none)["interfaces"].as_array().unwrap().len(), 2);
         before.assert_same(&net.snapshot());
         none.as_object_mut().unwrap().remove("prevResult");
-        assert_eq!(failure("ADD", &pod, &none), "must be called as chained plugin");
-        assert_eq!(failure("CHECK", &pod, &none), "must be called as a chained plugin");
-        success("DEL", &pod, &none);
+        assert_eq!(BANDWIDTH.failure("ADD", &pod, &none), "must be called as chained plugin");
+        assert_eq!(BANDWIDTH.failure("CHECK", &pod, &none), "must be called as a chained plugin");
+        BANDWIDTH.success("DEL", &pod, &none);
     });
 }
 
 #[test]
 fn the_host_interface_must_be_listed() {
     sandbox(|net| {
-        let pod = connected(net);
+        let pod = net.connected(&[]);
         let mut other = conf(&pod);
         other["prevResult"]["interfaces"][0]["name"] = json!("host1");
         let want = "no veth peer of container interface found in host ns";
-        assert_eq!(failure("ADD", &pod, &other), want);
+        assert_eq!(BANDWIDTH.failure("ADD", &pod, &other), want);
         other["prevResult"]["interfaces"] = json!([]);
-        assert_eq!(failure("ADD", &pod, &other), "no interfaces provided");
+        assert_eq!(BANDWIDTH.failure("ADD", &pod, &other), "no interfaces provided");
         net.run("ip", &["link", "del", "host0"]);
         let want = "container interface eth0 has no veth peer: could not look up \"eth0\": Link not found";
-        assert_eq!(failure("ADD", &pod, &conf(&pod)), want);
+        assert_eq!(BANDWIDTH.failure("ADD", &pod, &conf(&pod)), want);
     });
 }
 
 #[test]
 fn gc_removes_devices_of_this_networks_lost_attachments_only() {
     sandbox(|net| {
-        let pod = connected(net);
-        success("ADD", &pod, &conf(&pod));
+        let pod = net.connected(&[]);
+        BANDWIDTH.success("ADD", &pod, &conf(&pod));
         net.run("ip", &["link", "add", "bwp0123456789ab", "type", "ifb"]);
         let gc = |name: &str, valid: Value| {
             let mut conf = json!({"cniVersion": "1.1.0", "name": name, "type": "bandwidth"});
             conf["cni.dev/valid-attachments"] = valid;
-            success("GC", &pod, &conf);
+            BANDWIDTH.success("GC", &pod, &conf);
             net.snapshot().lines("\"ifb\"").len()
         };
         assert_eq!(gc("other", json!([])), 2);
@@ -218,14 +171,14 @@ fn gc_removes_devices_of_this_networks_lost_attachments_only() {
 #[test]
 fn del_leaves_a_sister_interfaces_device_alone() {
     sandbox(|net| {
-        let pod = connected(net);
-        let result = success("ADD", &pod, &conf(&pod));
+        let pod = net.connected(&[]);
+        let result = BANDWIDTH.success("ADD", &pod, &conf(&pod));
         let ifb = result["interfaces"][2]["name"].as_str().unwrap();
         let alias = std::fs::read_to_string(format!("/sys/class/net/{ifb}/ifalias"));
         let seen = net.run("ip", &["-d", "link", "show", ifb]);
         assert!(seen.contains("alias cnibox:ready:n:"), "{seen} {alias:?}");
         net.run("ip", &["link", "set", ifb, "alias", &format!("cnibox:ready:n:{}:net1", pod.id)]);
-        success("DEL", &pod, &conf(&pod));
+        BANDWIDTH.success("DEL", &pod, &conf(&pod));
         assert_eq!(net.snapshot().lines("\"ifb\"").len(), 1);
     });
 }
@@ -233,13 +186,13 @@ fn del_leaves_a_sister_interfaces_device_alone() {
 #[test]
 fn an_unfinished_add_is_replaced() {
     sandbox(|net| {
-        let pod = connected(net);
-        let result = success("ADD", &pod, &conf(&pod));
+        let pod = net.connected(&[]);
+        let result = BANDWIDTH.success("ADD", &pod, &conf(&pod));
         let ifb = result["interfaces"][2]["name"].as_str().unwrap();
         net.run("ip", &["link", "set", ifb, "alias", &format!("cnibox:pending:n:{}:eth0", pod.id)]);
         net.run("tc", &["qdisc", "del", "dev", "host0", "root"]);
         net.run("tc", &["qdisc", "del", "dev", "host0", "ingress"]);
-        success("ADD", &pod, &conf(&pod));
-        success("CHECK", &pod, &conf(&pod));
+        BANDWIDTH.success("ADD", &pod, &conf(&pod));
+        BANDWIDTH.success("CHECK", &pod, &conf(&pod));
     });
 }

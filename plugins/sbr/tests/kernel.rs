@@ -5,61 +5,18 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
 use cnibox_harness::run;
-use cnibox_sys::{Env, Exit, Host, Registry};
-use cnibox_testkit::{Container, Sandbox, sandbox};
+use cnibox_testkit::{Container, InProcess, Sandbox, sandbox};
 use serde_json::{Value, json};
 
-/// One call of the plugin, in this process. Step `fail_at` fails.
-fn call(verb: &str, pod: &Container, conf: &Value, fail_at: Option<usize>) -> (Exit, Value) {
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let env = Env::default()
-        .with("CNI_COMMAND", verb)
-        .with("CNI_CONTAINERID", &pod.id)
-        .with("CNI_NETNS", &pod.path)
-        .with("CNI_IFNAME", "eth0")
-        .with("CNI_PATH", "/nonexistent");
-    let text = conf.to_string();
-    let mut host = Host {
-        env,
-        stdin: &mut text.as_bytes(),
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        registry: Registry::default(),
-        fail_at,
-    };
-    let exit = run::<cnibox_sbr::Sbr>(&mut host);
-    (exit, serde_json::from_slice(&stdout).unwrap_or_default())
-}
+const SBR: InProcess = InProcess(run::<cnibox_sbr::Sbr>);
 
-#[track_caller]
-fn success(verb: &str, pod: &Container, conf: &Value) -> Value {
-    let (exit, document) = call(verb, pod, conf, None);
-    assert_eq!(exit, 0, "{verb}: {document}");
-    document
-}
-
-#[track_caller]
-fn failure(verb: &str, pod: &Container, conf: &Value) -> String {
-    let (exit, document) = call(verb, pod, conf, None);
-    assert_eq!(exit, 1, "{verb} succeeded: {document}");
-    document["msg"].as_str().unwrap().to_owned()
-}
-
-/// A pod with `eth0`, the other end `host0` on the host.
+/// A pod with `eth0` and addresses, the other end `host0` on the host.
 fn connected(net: &Sandbox) -> Container {
-    let pod = net.container();
-    net.run("ip", &["link", "add", "host0", "type", "veth", "peer", "name", "eth0", "netns", &pod.id]);
-    // Link-local addresses come some time after the carrier and would be taken for the plugin's.
-    net.run("ip", &["link", "set", "host0", "addrgenmode", "none", "up"]);
-    for args in [
-        "link set lo up",
-        "link set eth0 addrgenmode none up",
+    let pod = net.connected(&[
         "address add 192.168.1.209/24 dev eth0",
         "address add 2001:db8::209/64 dev eth0 nodad",
         "route add 10.9.0.0/16 via 192.168.1.1 dev eth0",
-    ] {
-        net.run_in(&pod, "ip", &args.split(' ').collect::<Vec<_>>());
-    }
+    ]);
     net.await_local_route(&pod, "2001:db8::209 ");
     pod
 }
@@ -95,7 +52,7 @@ fn each_address_gets_a_table_and_del_leaves_nothing() {
         let conf = conf(&pod, &json!({}));
         let rules = || net.run_in(&pod, "ip", &["rule"]) + &net.run_in(&pod, "ip", &["-6", "rule"]);
         let before = rules();
-        let result = success("ADD", &pod, &conf);
+        let result = SBR.success("ADD", &pod, &conf);
         assert_eq!(result["ips"].as_array().unwrap().len(), 2);
         assert!(
             rules().contains("from 192.168.1.209 lookup 100")
@@ -109,12 +66,12 @@ fn each_address_gets_a_table_and_del_leaves_nothing() {
         let second = table(net, &pod, "101");
         assert!(second.iter().any(|line| line.starts_with("default via 2001:db8::1 dev eth0")), "{second:?}");
         assert_eq!(table(net, &pod, "main"), [""; 0]);
-        success("CHECK", &pod, &conf);
-        success("DEL", &pod, &conf);
+        SBR.success("CHECK", &pod, &conf);
+        SBR.success("DEL", &pod, &conf);
         assert_eq!(rules(), before);
         assert_eq!((table(net, &pod, "100"), table(net, &pod, "101")), (vec![], vec![]));
-        success("DEL", &pod, &conf);
-        assert_eq!(failure("CHECK", &pod, &conf), "no rule for packets from 192.168.1.209 found");
+        SBR.success("DEL", &pod, &conf);
+        assert_eq!(SBR.failure("CHECK", &pod, &conf), "no rule for packets from 192.168.1.209 found");
     });
 }
 
@@ -126,7 +83,7 @@ fn an_add_that_fails_at_any_step_leaves_nothing() {
             let conf = conf(&pod, &own);
             let before = net.snapshot_of(&pod);
             let mut step = 1;
-            while call("ADD", &pod, &conf, Some(step)).0 != 0 {
+            while SBR.call("ADD", &pod, &conf, Some(step)).0 != 0 {
                 before.assert_same(&net.snapshot_of(&pod));
                 step += 1;
             }
@@ -142,7 +99,7 @@ fn tables_with_routes_but_without_rules_are_in_use() {
         let pod = connected(net);
         net.run_in(&pod, "ip", &["route", "add", "10.8.0.0/16", "dev", "eth0", "table", "100"]);
         net.run_in(&pod, "ip", &["rule", "add", "from", "10.7.0.1", "lookup", "101"]);
-        success("ADD", &pod, &conf(&pod, &json!({})));
+        SBR.success("ADD", &pod, &conf(&pod, &json!({})));
         let rules = net.run_in(&pod, "ip", &["rule"]) + &net.run_in(&pod, "ip", &["-6", "rule"]);
         assert!(rules.contains("from 192.168.1.209 lookup 102"), "{rules}");
         assert!(rules.contains("from 2001:db8::209 lookup 103"), "{rules}");
@@ -153,7 +110,7 @@ fn tables_with_routes_but_without_rules_are_in_use() {
 fn source_hints_keep_the_subnets_in_the_main_table() {
     sandbox(|net| {
         let pod = connected(net);
-        success("ADD", &pod, &conf(&pod, &json!({"addSourceHints": true, "gateways": ["192.168.1.99"]})));
+        SBR.success("ADD", &pod, &conf(&pod, &json!({"addSourceHints": true, "gateways": ["192.168.1.99"]})));
         let main = table(net, &pod, "main");
         assert_eq!(main.len(), 2, "{main:?}");
         assert!(
@@ -175,11 +132,11 @@ fn a_configured_table_gets_rules_and_nothing_else() {
         let pod = connected(net);
         let main = table(net, &pod, "main");
         let conf = conf(&pod, &json!({"table": 5000}));
-        success("ADD", &pod, &conf);
+        SBR.success("ADD", &pod, &conf);
         assert!(net.run_in(&pod, "ip", &["rule"]).contains("from 192.168.1.209 lookup 5000"));
         assert_eq!((table(net, &pod, "main"), table(net, &pod, "5000")), (main, vec![]));
-        success("CHECK", &pod, &conf);
-        success("DEL", &pod, &conf);
+        SBR.success("CHECK", &pod, &conf);
+        SBR.success("DEL", &pod, &conf);
         assert!(!net.run_in(&pod, "ip", &["rule"]).contains("5000"));
     });
 }
@@ -189,12 +146,12 @@ fn del_needs_neither_interface_nor_namespace_and_makes_no_file() {
     sandbox(|net| {
         let pod = connected(net);
         let conf = conf(&pod, &json!({}));
-        success("ADD", &pod, &conf);
+        SBR.success("ADD", &pod, &conf);
         net.run("ip", &["link", "del", "host0"]);
-        success("DEL", &pod, &conf);
+        SBR.success("DEL", &pod, &conf);
         assert!(!net.run_in(&pod, "ip", &["rule"]).contains("192.168.1.209"));
         net.run("ip", &["netns", "del", &pod.id]);
-        success("DEL", &pod, &conf);
+        SBR.success("DEL", &pod, &conf);
         assert!(!pod.path.exists());
     });
 }
@@ -205,9 +162,9 @@ fn there_must_be_addresses_from_an_earlier_plugin() {
         let pod = connected(net);
         let mut conf = conf(&pod, &json!({}));
         conf["prevResult"]["ips"] = json!([]);
-        assert_eq!(failure("ADD", &pod, &conf), "No IP addresses supplied on interface: eth0");
+        assert_eq!(SBR.failure("ADD", &pod, &conf), "No IP addresses supplied on interface: eth0");
         conf.as_object_mut().unwrap().remove("prevResult");
-        assert_eq!(failure("ADD", &pod, &conf), "This plugin must be called as chained plugin");
-        success("CHECK", &pod, &conf);
+        assert_eq!(SBR.failure("ADD", &pod, &conf), "This plugin must be called as chained plugin");
+        SBR.success("CHECK", &pod, &conf);
     });
 }

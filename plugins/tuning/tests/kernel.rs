@@ -7,57 +7,10 @@
 use std::path::Path;
 
 use cnibox_harness::run;
-use cnibox_sys::{Env, Exit, Host, Registry};
-use cnibox_testkit::{Container, Sandbox, Snapshot, sandbox};
+use cnibox_testkit::{Container, InProcess, Sandbox, Snapshot, sandbox};
 use serde_json::{Value, json};
 
-/// One call of the plugin, in this process. Step `fail_at` fails.
-fn call(verb: &str, pod: &Container, conf: &Value, fail_at: Option<usize>) -> (Exit, Value) {
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let env = Env::default()
-        .with("CNI_COMMAND", verb)
-        .with("CNI_CONTAINERID", &pod.id)
-        .with("CNI_NETNS", &pod.path)
-        .with("CNI_IFNAME", "eth0")
-        .with("CNI_PATH", "/nonexistent");
-    let text = conf.to_string();
-    let mut host = Host {
-        env,
-        stdin: &mut text.as_bytes(),
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        registry: Registry::default(),
-        fail_at,
-    };
-    let exit = run::<cnibox_tuning::Tuning>(&mut host);
-    (exit, serde_json::from_slice(&stdout).unwrap_or_default())
-}
-
-#[track_caller]
-fn success(verb: &str, pod: &Container, conf: &Value) -> Value {
-    let (exit, document) = call(verb, pod, conf, None);
-    assert_eq!(exit, 0, "{verb}: {document}");
-    document
-}
-
-#[track_caller]
-fn failure(verb: &str, pod: &Container, conf: &Value) -> String {
-    let (exit, document) = call(verb, pod, conf, None);
-    assert_eq!(exit, 1, "{verb} succeeded: {document}");
-    document["msg"].as_str().unwrap().to_owned()
-}
-
-/// A pod with `eth0`, the other end `host0` on the host.
-fn connected(net: &Sandbox) -> Container {
-    let pod = net.container();
-    net.run("ip", &["link", "add", "host0", "type", "veth", "peer", "name", "eth0", "netns", &pod.id]);
-    // Link-local addresses come some time after the carrier and would be taken for the plugin's.
-    net.run("ip", &["link", "set", "host0", "addrgenmode", "none", "up"]);
-    for args in ["link set lo up", "link set eth0 addrgenmode none up"] {
-        net.run_in(&pod, "ip", &args.split(' ').collect::<Vec<_>>());
-    }
-    pod
-}
+const TUNING: InProcess = InProcess(run::<cnibox_tuning::Tuning>);
 
 fn conf(pod: &Container, own: &Value) -> Value {
     let mut conf = json!({"cniVersion": "1.1.0", "name": "n", "type": "tuning", "prevResult": {
@@ -88,9 +41,9 @@ fn inside(net: &Sandbox, pod: &Container) -> Snapshot {
 #[test]
 fn add_changes_check_agrees_and_del_restores() {
     sandbox(|net| {
-        let pod = connected(net);
+        let pod = net.connected(&[]);
         let (host, links) = (net.snapshot(), inside(net, &pod));
-        let result = success("ADD", &pod, &everything(&pod));
+        let result = TUNING.success("ADD", &pod, &everything(&pod));
         assert_eq!(result["interfaces"][1]["mac"], "c2:11:22:33:44:55");
         let changed = net.run_in(&pod, "ip", &["-o", "link", "show", "eth0"]);
         for word in ["c2:11:22:33:44:55", "mtu 1454", "qlen 20000", "PROMISC", "ALLMULTI"] {
@@ -98,21 +51,21 @@ fn add_changes_check_agrees_and_del_restores() {
         }
         assert_eq!(net.run_in(&pod, "sysctl", &["-n", "net.ipv4.conf.eth0.log_martians"]), "1\n");
         assert!(std::fs::read_to_string(backup(&pod)).unwrap().starts_with("{\n \"mac\": \""));
-        success("CHECK", &pod, &everything(&pod));
-        success("DEL", &pod, &everything(&pod));
+        TUNING.success("CHECK", &pod, &everything(&pod));
+        TUNING.success("DEL", &pod, &everything(&pod));
         links.assert_same(&inside(net, &pod));
         host.assert_same(&net.snapshot());
-        success("DEL", &pod, &everything(&pod));
+        TUNING.success("DEL", &pod, &everything(&pod));
     });
 }
 
 #[test]
 fn an_add_that_fails_at_any_step_leaves_nothing() {
     sandbox(|net| {
-        let pod = connected(net);
+        let pod = net.connected(&[]);
         let (host, before) = (net.snapshot(), inside(net, &pod));
         let mut step = 1;
-        while call("ADD", &pod, &everything(&pod), Some(step)).0 != 0 {
+        while TUNING.call("ADD", &pod, &everything(&pod), Some(step)).0 != 0 {
             host.assert_same(&net.snapshot());
             before.assert_same(&inside(net, &pod));
             assert_eq!(net.run_in(&pod, "sysctl", &["-n", "net.ipv4.conf.eth0.log_martians"]), "0\n");
@@ -125,38 +78,38 @@ fn an_add_that_fails_at_any_step_leaves_nothing() {
 #[test]
 fn what_the_kernel_refuses_is_taken_back() {
     sandbox(|net| {
-        let pod = connected(net);
+        let pod = net.connected(&[]);
         let before = inside(net, &pod);
         let bad = conf(&pod, &json!({"mtu": 100_000, "promisc": true, "txQLen": 5}));
-        assert_eq!(failure("ADD", &pod, &bad), "invalid argument");
+        assert_eq!(TUNING.failure("ADD", &pod, &bad), "invalid argument");
         before.assert_same(&inside(net, &pod));
         assert!(!Path::new(&backup(&pod)).exists());
         let bad = conf(&pod, &json!({"sysctl": {"net.ipv4.conf.all.nonsense": "1"}}));
         let file = "/proc/sys/net/ipv4/conf/all/nonsense";
-        assert_eq!(failure("ADD", &pod, &bad), format!("open {file}: no such file or directory"));
+        assert_eq!(TUNING.failure("ADD", &pod, &bad), format!("open {file}: no such file or directory"));
     });
 }
 
 #[test]
 fn sysctls_that_cannot_be_read_can_be_written() {
     sandbox(|net| {
-        let pod = connected(net);
-        success("ADD", &pod, &conf(&pod, &json!({"sysctl": {"net.ipv4.route.flush": "1"}})));
+        let pod = net.connected(&[]);
+        TUNING.success("ADD", &pod, &conf(&pod, &json!({"sysctl": {"net.ipv4.route.flush": "1"}})));
     });
 }
 
 #[test]
 fn check_names_what_differs() {
     sandbox(|net| {
-        let pod = connected(net);
-        success("ADD", &pod, &everything(&pod));
+        let pod = net.connected(&[]);
+        TUNING.success("ADD", &pod, &everything(&pod));
         net.run_in(&pod, "ip", &["link", "set", "eth0", "mtu", "1400"]);
         let want = "Error: Tuning configured MTU of eth0 is 1454, current value is 1400";
-        assert_eq!(failure("CHECK", &pod, &everything(&pod)), want);
+        assert_eq!(TUNING.failure("CHECK", &pod, &everything(&pod)), want);
         net.run_in(&pod, "sysctl", &["-w", "net.ipv4.conf.eth0.log_martians=0"]);
         let file = "/proc/sys/net/ipv4/conf/eth0/log_martians";
         let want = format!("Error: Tuning configured value of {file} is 1, current value is 0");
-        assert_eq!(failure("CHECK", &pod, &everything(&pod)), want);
+        assert_eq!(TUNING.failure("CHECK", &pod, &everything(&pod)), want);
     });
 }
 
@@ -164,15 +117,15 @@ fn check_names_what_differs() {
 fn del_leaves_no_backup_when_the_namespace_or_the_interface_is_gone() {
     sandbox(|net| {
         for gone in ["interface", "namespace"] {
-            let pod = connected(net);
+            let pod = net.connected(&[]);
             let conf = everything(&pod);
-            success("ADD", &pod, &conf);
+            TUNING.success("ADD", &pod, &conf);
             assert!(Path::new(&backup(&pod)).exists());
             net.run("ip", &["link", "del", "host0"]);
             if gone == "namespace" {
                 net.run("ip", &["netns", "del", &pod.id]);
             }
-            success("DEL", &pod, &conf);
+            TUNING.success("DEL", &pod, &conf);
             assert!(!Path::new(&backup(&pod)).exists(), "{gone}");
         }
     });
@@ -181,11 +134,11 @@ fn del_leaves_no_backup_when_the_namespace_or_the_interface_is_gone() {
 #[test]
 fn a_backup_that_the_reference_wrote_is_restored() {
     sandbox(|net| {
-        let pod = connected(net);
+        let pod = net.connected(&[]);
         net.run_in(&pod, "ip", &["link", "set", "eth0", "mtu", "1300", "promisc", "on"]);
         std::fs::create_dir_all("/run/cni/tuning").unwrap();
         std::fs::write(backup(&pod), "{\n \"promisc\": false,\n \"mtu\": 1500\n}").unwrap();
-        success("DEL", &pod, &conf(&pod, &json!({})));
+        TUNING.success("DEL", &pod, &conf(&pod, &json!({})));
         let link = net.run_in(&pod, "ip", &["-o", "link", "show", "eth0"]);
         assert!(link.contains("mtu 1500") && !link.contains("PROMISC"), "{link}");
         assert!(!Path::new(&backup(&pod)).exists());
@@ -195,13 +148,13 @@ fn a_backup_that_the_reference_wrote_is_restored() {
 #[test]
 fn gc_removes_the_backups_of_this_networks_lost_attachments_only() {
     sandbox(|net| {
-        let pod = connected(net);
+        let pod = net.connected(&[]);
         let conf = everything(&pod);
-        success("ADD", &pod, &conf);
+        TUNING.success("ADD", &pod, &conf);
         let gc = |name: &str, valid: Value| {
             let mut conf = json!({"cniVersion": "1.1.0", "name": name, "type": "tuning"});
             conf["cni.dev/valid-attachments"] = valid;
-            success("GC", &pod, &conf);
+            TUNING.success("GC", &pod, &conf);
         };
         gc("other", json!([]));
         gc("n", json!([{"containerID": pod.id, "ifname": "eth0"}]));
@@ -228,12 +181,12 @@ fn allow(net: &Sandbox, lines: &str) {
 #[test]
 fn the_hosts_list_decides_which_sysctls_are_allowed() {
     sandbox(|net| {
-        let pod = connected(net);
+        let pod = net.connected(&[]);
         allow(net, "^net\\.ipv4\\.conf\\.IFNAME\\.log_martians$\n");
         let want = "Sysctl net/ipv4/conf/all/log_martians is not allowed. Only the following sysctls are allowed: \
                     [^net\\.ipv4\\.conf\\.IFNAME\\.log_martians$]";
-        assert_eq!(failure("ADD", &pod, &everything(&pod)), want);
+        assert_eq!(TUNING.failure("ADD", &pod, &everything(&pod)), want);
         let one = conf(&pod, &json!({"sysctl": {"net.ipv4.conf.IFNAME.log_martians": "1"}}));
-        success("ADD", &pod, &one);
+        TUNING.success("ADD", &pod, &one);
     });
 }

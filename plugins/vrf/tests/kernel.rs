@@ -7,63 +7,20 @@
 use cnibox_netlink::Rtnl;
 
 use cnibox_harness::run;
-use cnibox_sys::{Env, Exit, Host, Registry};
-use cnibox_testkit::{Container, Sandbox, lacks, sandbox};
+use cnibox_testkit::{Container, InProcess, Sandbox, lacks, sandbox};
 use serde_json::{Value, json};
 
-/// One call of the plugin, in this process. Step `fail_at` fails.
-fn call(verb: &str, pod: &Container, conf: &Value, fail_at: Option<usize>) -> (Exit, Value) {
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let env = Env::default()
-        .with("CNI_COMMAND", verb)
-        .with("CNI_CONTAINERID", &pod.id)
-        .with("CNI_NETNS", &pod.path)
-        .with("CNI_IFNAME", "eth0")
-        .with("CNI_PATH", "/nonexistent");
-    let text = conf.to_string();
-    let mut host = Host {
-        env,
-        stdin: &mut text.as_bytes(),
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        registry: Registry::default(),
-        fail_at,
-    };
-    let exit = run::<cnibox_vrf::Vrf>(&mut host);
-    (exit, serde_json::from_slice(&stdout).unwrap_or_default())
-}
+const VRF: InProcess = InProcess(run::<cnibox_vrf::Vrf>);
 
-#[track_caller]
-fn success(verb: &str, pod: &Container, conf: &Value) -> Value {
-    let (exit, document) = call(verb, pod, conf, None);
-    assert_eq!(exit, 0, "{verb}: {document}");
-    document
-}
-
-#[track_caller]
-fn failure(verb: &str, pod: &Container, conf: &Value) -> String {
-    let (exit, document) = call(verb, pod, conf, None);
-    assert_eq!(exit, 1, "{verb} succeeded: {document}");
-    document["msg"].as_str().unwrap().to_owned()
-}
-
-/// A pod with `eth0`, the other end `host0` on the host.
+/// A pod with `eth0` and addresses, the other end `host0` on the host.
 fn connected(net: &Sandbox) -> Container {
-    let pod = net.container();
-    net.run("ip", &["link", "add", "host0", "type", "veth", "peer", "name", "eth0", "netns", &pod.id]);
-    // Link-local addresses come some time after the carrier and would be taken for the plugin's.
-    net.run("ip", &["link", "set", "host0", "addrgenmode", "none", "up"]);
-    for args in [
-        "link set lo up",
-        "link set eth0 addrgenmode none up",
+    let pod = net.connected(&[
         "address add 10.0.0.2/24 dev eth0",
         "address add 2001:db8::2/64 dev eth0 nodad",
         "address add 2001:db8:2::2/64 dev eth0 nodad noprefixroute valid_lft 600 preferred_lft 500",
         "route add 10.10.10.0/24 via 10.0.0.1 dev eth0",
         "-6 route add 2001:db8:1::/64 via 2001:db8::1 dev eth0",
-    ] {
-        net.run_in(&pod, "ip", &args.split(' ').collect::<Vec<_>>());
-    }
+    ]);
     net.await_local_route(&pod, "2001:db8::2 ");
     pod
 }
@@ -97,8 +54,8 @@ fn routes(net: &Sandbox, pod: &Container, family: &str, table: &str) -> String {
 fn the_interface_keeps_addresses_and_routes_in_the_vrf() {
     with_vrf(|net| {
         let pod = connected(net);
-        success("ADD", &pod, &conf(&pod, 1001));
-        success("CHECK", &pod, &conf(&pod, 1001));
+        VRF.success("ADD", &pod, &conf(&pod, 1001));
+        VRF.success("CHECK", &pod, &conf(&pod, 1001));
         let v4 = routes(net, &pod, "-4", "1001");
         assert!(v4.contains("10.10.10.0/24 via 10.0.0.1") && v4.contains("10.0.0.0/24 dev eth0"), "{v4}");
         let v6 = routes(net, &pod, "-6", "1001");
@@ -108,13 +65,13 @@ fn the_interface_keeps_addresses_and_routes_in_the_vrf() {
         let limited = addresses.split("inet6 ").find(|text| text.starts_with("2001:db8:2::2/64")).unwrap();
         assert!(limited.contains("noprefixroute") && !limited.contains("forever"), "{addresses}");
         assert!(!v6.contains("2001:db8:2::/64"), "{v6}");
-        let other = failure("ADD", &pod, &conf(&pod, 1002));
+        let other = VRF.failure("ADD", &pod, &conf(&pod, 1002));
         assert_eq!(other, "cmdAdd failed: VRF blue already exist with different routing table 1001");
-        let again = failure("ADD", &pod, &conf(&pod, 0));
+        let again = VRF.failure("ADD", &pod, &conf(&pod, 0));
         assert_eq!(again, "cmdAdd failed: interface eth0 has already a master set: blue");
-        success("DEL", &pod, &conf(&pod, 1001));
+        VRF.success("DEL", &pod, &conf(&pod, 1001));
         assert_eq!(net.snapshot_of(&pod).lines("blue"), [""; 0]);
-        success("DEL", &pod, &conf(&pod, 1001));
+        VRF.success("DEL", &pod, &conf(&pod, 1001));
     });
 }
 
@@ -126,7 +83,7 @@ fn an_add_that_fails_at_any_step_leaves_nothing() {
         let steady = || net.snapshot_of(&pod).without("ff00::/8").without("l3mdev");
         let before = steady();
         let mut step = 1;
-        while call("ADD", &pod, &conf(&pod, 1001), Some(step)).0 != 0 {
+        while VRF.call("ADD", &pod, &conf(&pod, 1001), Some(step)).0 != 0 {
             before.assert_same(&steady());
             step += 1;
         }
@@ -139,19 +96,19 @@ fn a_vrf_goes_with_its_last_interface_and_takes_a_free_table() {
     with_vrf(|net| {
         let pod = connected(net);
         net.run_in(&pod, "ip", &["link", "add", "other", "type", "vrf", "table", "1"]);
-        success("ADD", &pod, &conf(&pod, 0));
+        VRF.success("ADD", &pod, &conf(&pod, 0));
         let vrf = net.run_in(&pod, "ip", &["-d", "link", "show", "blue"]);
         assert!(vrf.contains("vrf table 2"), "{vrf}");
         net.run_in(&pod, "ip", &["link", "add", "second", "type", "veth", "peer", "name", "third"]);
         net.run_in(&pod, "ip", &["link", "set", "second", "master", "blue"]);
-        success("DEL", &pod, &conf(&pod, 0));
+        VRF.success("DEL", &pod, &conf(&pod, 0));
         net.run_in(&pod, "ip", &["link", "show", "blue"]);
-        assert_eq!(failure("CHECK", &pod, &conf(&pod, 0)), "failed to find eth0 associated to vrf blue");
+        assert_eq!(VRF.failure("CHECK", &pod, &conf(&pod, 0)), "failed to find eth0 associated to vrf blue");
         net.run_in(&pod, "ip", &["link", "set", "second", "nomaster"]);
         net.run("ip", &["link", "del", "host0"]);
-        success("DEL", &pod, &conf(&pod, 0));
+        VRF.success("DEL", &pod, &conf(&pod, 0));
         assert_eq!(net.snapshot_of(&pod).lines("blue"), [""; 0]);
-        assert_eq!(failure("CHECK", &pod, &conf(&pod, 0)), "Link not found");
+        assert_eq!(VRF.failure("CHECK", &pod, &conf(&pod, 0)), "Link not found");
     });
 }
 
@@ -160,7 +117,7 @@ fn del_without_namespace_succeeds() {
     sandbox(|net| {
         let pod = connected(net);
         net.run("ip", &["netns", "del", &pod.id]);
-        success("DEL", &pod, &conf(&pod, 1001));
+        VRF.success("DEL", &pod, &conf(&pod, 1001));
         net.run("ip", &["link", "del", "host0"]);
     });
 }

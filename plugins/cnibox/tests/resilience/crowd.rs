@@ -283,6 +283,23 @@ fn a_gateways_bridge_keeps_its_mac_from_the_start() {
     });
 }
 
+/// The bridge takes its lowest port's then, whoever brings it; CHECK asks for no other.
+#[test]
+fn a_bridge_without_gateway_may_take_another_ports_mac() {
+    sandbox(|net| {
+        install();
+        let network = networks::layer2();
+        let bridge = network.plugins[0]["bridge"].as_str().expect("a bridge").to_owned();
+        let member = Member { target: Target::of(&net.container()), network, side: Side::Ours };
+        let result = member.chain("ADD", &Value::Null).expect("ADD");
+        net.run("ip", &["link", "add", "port", "type", "veth", "peer", "name", "peer"]);
+        net.run("ip", &["link", "set", "port", "address", "02:00:00:00:00:00"]);
+        net.run("ip", &["link", "set", "port", "master", &bridge]);
+        assert!(net.run("ip", &["link", "show", &bridge]).contains("02:00:00:00:00:00"));
+        member.chain("CHECK", &result).expect("CHECK");
+    });
+}
+
 #[test]
 fn a_lock_that_is_never_given_back_is_an_error_and_no_hang() {
     sandbox(|net| {

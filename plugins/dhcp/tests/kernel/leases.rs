@@ -98,6 +98,30 @@ fn without_a_daemon_there_is_no_add_but_del_gives_back() {
     });
 }
 
+/// The option that carries the attachment's name to the server has room for 254 bytes, the daemon's memory for all.
+#[test]
+fn a_lease_of_a_long_name_is_found_again() {
+    sandbox(|net| {
+        lan(net);
+        let Some(_server) = dnsmasq(net, &[]) else { return };
+        let pod = pod(net);
+        let mut conf = conf(&json!({}));
+        conf["name"] = json!("n".repeat(250));
+        let call = |verb| net.cni("dhcp", verb, &pod, &conf.to_string()).success();
+        let first = daemon(net, &[]);
+        let result = call("ADD");
+        first.end(nix::sys::signal::Signal::SIGKILL);
+        let second = daemon(net, &[]);
+        keeps_leases(&second, 1);
+        assert_eq!(call("ADD")["ips"], result["ips"]);
+        keeps_leases(&second, 1);
+        second.end(nix::sys::signal::Signal::SIGKILL);
+        call("DEL");
+        leased(net, 0);
+        assert_eq!(remembered(), 0);
+    });
+}
+
 /// GC of the network with these containers alive.
 fn gc(net: &Sandbox, live: &[&Container]) {
     let live: Vec<Value> = live.iter().map(|pod| json!({"containerID": pod.id, "ifname": "eth0"})).collect();
