@@ -15,6 +15,7 @@ from . import full_kernel, kept, needs, self_test
 from .known import Known
 from .report import Table
 from .runtimes import lane as runtimes
+from .runtimes.nomad import lane as nomad
 from .side_by_side import lane as side_by_side
 from .side_by_side import random_chains, swap
 from .upstream import lane as upstream
@@ -23,7 +24,7 @@ from .upstream.debian import LabError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUT = os.path.join(ROOT, "target", "conformance")
-KEPT = os.path.join(OUT, "kept")
+KEPT = os.path.join(OUT, "docs")
 REFERENCE = "reference"
 
 
@@ -54,12 +55,14 @@ class Lab:
         return [swap.run(self.bin, self.reference, self.known, self.only, share=self.share)]
 
     def runtimes(self):
-        """libcni, containerd, podman."""
-        return [runtimes.run(self.bin, self.only)]
+        """Real runtimes, in short where only a share of everything is wanted."""
+        brief = self.share.step > 1
+        found = runtimes.run(self.bin, self.only, brief=brief, seed=self.seed) + nomad.run(self.bin, self.only, brief)
+        return [(table, problems) for table, problems in found if table.rows or problems]
 
     def full_kernel(self):
         """What needs a complete kernel, in one."""
-        return full_kernel.run(self.bin, self.reference, os.path.join(OUT, "full-kernel"), self.known, self.only)
+        return full_kernel.run(self.bin, self.reference, os.path.join(OUT, "full-kernel"), self.known, self.only, self.share)
 
     def self_test(self):
         """Whether the lab notices broken plugins."""
@@ -89,17 +92,24 @@ def main():
                                   "default: build and install this checkout's")
     ap.add_argument("--only", action="append", default=[], help="suites or scenarios whose name has this (repeatable)")
     ap.add_argument("--seed", type=int, default=1, metavar="N", help="first seed of the random chains, and where --every begins (default 1)")
-    ap.add_argument("--every", type=int, default=1, metavar="N", help="of the scenarios side by side and swapped every N-th only")
+    ap.add_argument("--every", type=int, default=1, metavar="N", help="of the scenarios side by side and swapped, and of the suites in the full kernel, every N-th only")
     ap.add_argument("--count", type=int, default=random_chains.COUNT, metavar="N", help="how many random chains (default %(default)s)")
     ap.add_argument("--allow-skip", action="store_true", help="a lane that cannot run is no failure (not under CI=true)")
-    ap.add_argument("--update-readme", action="store_true", help="put the tables of each lane's last whole run into README.md")
+    ap.add_argument("--update-docs", action="store_true", help="put the tables of these lanes into docs/conformance.md and README.md")
     args = ap.parse_args()
+    if args.update_docs and not is_whole(args):
+        ap.error("the documents have whole runs of this checkout: --update-docs goes with no --only, --every or --bin")
     unknown = [l for l in args.lanes if l not in LANES]
     if unknown or os.geteuid() != 0:
         ap.error("unknown lane " + unknown[0] if unknown else "must be root (everything runs in namespaces of its own)")
     os.umask(0o022)
     needs.install()
     return Session(args).run()
+
+
+def is_whole(args):
+    """Whether lanes are run with all that they have, against this checkout."""
+    return not args.only and args.every == 1 and not args.bin
 
 
 class Session:
@@ -109,7 +119,6 @@ class Session:
         self.args, self.lab = args, Lab(args)
         self.times = Table("Lanes", ["lane", "verdict", "shortfalls", "seconds"])
         self.sections, self.failed = [], False
-        self.is_whole = not args.only and args.every == 1 and not args.bin
 
     def run(self):
         """All lanes; the exit status."""
@@ -117,16 +126,7 @@ class Session:
             self._lane(name)
         print(self.times.markdown())
         self._write()
-        if self.args.update_readme:
-            subprocess.run([os.path.join(ROOT, "scripts", "readme-block"), "conformance", self._readme()], check=True)
         return int(self.failed)
-
-    def _readme(self):
-        """The tables of each lane's last whole run, without the lists of single findings, in a file."""
-        path = os.path.join(OUT, "readme.md")
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(kept.markdown(KEPT, LANES))
-        return path
 
     def _lane(self, name):
         start = time.time()
@@ -143,7 +143,7 @@ class Session:
         for problem in problems:
             print("FAIL %s: %s" % (name, problem), flush=True)
         row = self._verdict(name, problems, skipped, time.time() - start)
-        if self.is_whole and not skipped:
+        if self.args.update_docs and not skipped:
             kept.keep(KEPT, name, row, tables)
 
     def _verdict(self, name, problems, skipped, seconds):
@@ -163,7 +163,7 @@ class Session:
         """The report: lane times first, then every table."""
         os.makedirs(OUT, exist_ok=True)
         # Some lines are of use in one lane only, or in the full kernel.
-        if self.is_whole and not self.args.lanes:
+        if is_whole(self.args) and not self.args.lanes:
             for unused in self.lab.known.unused({"side-by-side"}):
                 print("note: " + unused)
         with open(os.path.join(OUT, "report.md"), "w") as f:

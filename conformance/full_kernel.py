@@ -20,18 +20,20 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SCRIPT = os.path.join(ROOT, "scripts", "full-kernel")
 
 
-def run(bindir, reference, workdir, known, only):
-    """The lane; a list of (table, shortfalls)."""
+def run(bindir, reference, workdir, known, only, share=slice(None)):
+    """The lane; a list of (table, shortfalls). Of suites and scenarios SHARE is taken."""
     p = subprocess.run([SCRIPT, "--prepare"])
     if p.returncode:
         raise LabError("scripts/full-kernel --prepare: exit %d" % p.returncode)
-    return [upstream.run(bindir, workdir, known, full_kernel=True, only=only)] + _scenarios(bindir, reference, known, only)
+    return [upstream.run(bindir, workdir, known, full_kernel=True, only=only, share=share)] + \
+        _scenarios(bindir, reference, known, only, share)
 
 
-def _scenarios(bindir, reference, known, only):
+def _scenarios(bindir, reference, known, only, share):
     env = dict(os.environ, FULLKERNEL_RW="", PYTHONPATH=ROOT, PYTHONDONTWRITEBYTECODE="1")
     here = ",".join(side_by_side.features())
-    p = subprocess.run([SCRIPT, sys.executable, "-m", "conformance.full_kernel", os.path.realpath(bindir), reference, here] + list(only),
+    guest = [SCRIPT, sys.executable, "-m", "conformance.full_kernel", os.path.realpath(bindir), reference, here]
+    p = subprocess.run(guest + [str(share.start or 0), str(share.step or 1)] + list(only),
                        cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     if p.returncode:
         raise LabError("the scenarios in the full kernel: exit %d\n%s" % (p.returncode, p.stdout[-2000:]))
@@ -45,12 +47,12 @@ def _scenarios(bindir, reference, known, only):
     return out
 
 
-def _guest(bindir, reference, without, only):
+def _guest(bindir, reference, without, share, only):
     """In the guest: the scenarios, and their outcome as the last line."""
     known = Known()
-    outcomes = [lane.run(bindir, reference, known, only, without) for lane in (side_by_side, swap)]
+    outcomes = [lane.run(bindir, reference, known, only, without, share) for lane in (side_by_side, swap)]
     print(json.dumps({"outcomes": [dict(vars(table), problems=problems) for table, problems in outcomes], "used": known.used()}))
 
 
 if __name__ == "__main__":
-    _guest(sys.argv[1], sys.argv[2], sys.argv[3].split(","), sys.argv[4:])
+    _guest(sys.argv[1], sys.argv[2], sys.argv[3].split(","), slice(int(sys.argv[4]), None, int(sys.argv[5])), sys.argv[6:])

@@ -1,31 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last whole run of each lane, kept below target/conformance so that the README can have all of them after a run of some."""
+"""Puts a lane's whole run into docs/conformance.md and the README; what they have of other lanes stays as it is."""
 import datetime
-import json
 import os
+import subprocess
 
 from .report import Table
 
-COLUMNS = ["lane", "verdict", "shortfalls", "seconds", "on"]
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PAGE = os.path.join("docs", "conformance.md")
+COLUMNS = ["lane", "verdict", "shortfalls", "seconds", "on", "at"]
 
 
 def keep(directory, lane, row, tables):
-    """Keeps what one whole run of a lane ended with: its row of the lanes' table, and its tables as text."""
+    """Renews one lane: its row of the lanes' table, and its tables as text. DIRECTORY is for what is put there."""
+    times = Table("Lanes", COLUMNS)
+    times.add(lane, *row, datetime.date.today().isoformat(), _said("commit"))
+    row_file = _written(directory, lane + ".row.md", times.markdown())
+    for page in (PAGE, "README.md"):
+        _said("put-table", "--rows", page, "lanes", row_file)
+    _said("put-table", PAGE, lane, _written(directory, lane + ".md", "\n".join(tables) or "It has no tables."))
+
+
+def _written(directory, name, text):
     os.makedirs(directory, exist_ok=True)
-    row = [lane] + row + [datetime.date.today().isoformat()]
-    with open(os.path.join(directory, lane + ".json"), "w", encoding="utf-8") as f:
-        json.dump({"row": row, "tables": tables}, f)
+    path = os.path.join(directory, name)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    return path
 
 
-def markdown(directory, lanes):
-    """All that is kept, in the order of LANES; a lane that never ran here has a row that says so."""
-    times, tables = Table("Lanes", COLUMNS), []
-    for lane in lanes:
-        try:
-            with open(os.path.join(directory, lane + ".json"), encoding="utf-8") as f:
-                kept = json.load(f)
-        except FileNotFoundError:
-            kept = {"row": [lane, "not run", "", "", ""], "tables": []}
-        times.add(*kept["row"])
-        tables += kept["tables"]
-    return "\n".join([times.markdown()] + tables)
+def _said(script, *args):
+    run = subprocess.run([os.path.join(ROOT, "scripts", script), *args], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return run.stdout.strip()

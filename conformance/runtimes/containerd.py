@@ -7,7 +7,6 @@ network when the container has ended: DEL without a network namespace.
 import json
 import os
 import subprocess
-import time
 
 from . import host
 
@@ -41,7 +40,7 @@ def run(packages):
     with open(DIR + "/log", "w") as log:
         daemon = subprocess.Popen(["containerd", "-c", DIR + "/config.toml"], env=env, stdout=log, stderr=log)
     try:
-        _wait(lambda: os.path.exists(DIR + "/sock"), "containerd's socket")
+        host.until(lambda: os.path.exists(DIR + "/sock"), "containerd's socket")
         for name in ("one", "two"):
             _container(name, env)
     except host.RuntimeFailure as e:
@@ -63,13 +62,6 @@ def _container(name, env):
     except host.RuntimeFailure as e:
         raise host.RuntimeFailure("%s\nctr: %s" % (e, open(DIR + "/" + name).read()[-1500:]))
     host.shell(" ".join(ctr) + " task kill -s KILL " + name, env)
-    _wait(lambda: client.poll() is not None, "ctr's end")
+    host.until(lambda: client.poll() is not None, "ctr's end")
     host.shell(" ".join(ctr) + " container rm " + name, env, may_fail=True)
 
-
-def _wait(condition, what):
-    deadline = time.monotonic() + 20
-    while not condition():
-        if time.monotonic() > deadline:
-            raise host.RuntimeFailure("waited in vain for " + what)
-        time.sleep(0.05)

@@ -31,14 +31,14 @@ def shell(command, env=None, may_fail=False, timeout=60):
     return p.stdout
 
 
-def prepare(bindir, packages):
-    """An outside machine, control groups, the plugins in /opt/cni/bin, a root file system of busybox."""
+def prepare(bindir, packages, *more):
+    """An outside machine, control groups, the plugins in /opt/cni/bin, a root file system of busybox; libraries of MORE."""
     shell("sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0")
     shell("ip netns add out && ip -n out link set lo up")
     for command in OUTSIDE:
         shell(command)
     _control_groups()
-    _libraries(packages)
+    _libraries(packages, *more)
     shell("mount -t tmpfs tmpfs /opt && mkdir -p %s && mount --bind '%s' %s" % (PLUGINS, bindir, PLUGINS))
     for d in ("bin", "proc", "sys", "dev", "etc", "tmp", "run", "var", "www"):
         os.makedirs(os.path.join(ROOTFS, d))
@@ -59,13 +59,24 @@ def _control_groups():
     shell("mount -t tmpfs -o mode=755 cgroup /sys/fs/cgroup")
     for controller in v1:
         shell("mkdir /sys/fs/cgroup/{0} && mount -t cgroup -o {0} cgroup /sys/fs/cgroup/{0}".format(controller))
+    if ":name=systemd:" in open("/proc/self/cgroup").read():  # runc joins it where there is one
+        shell("mkdir /sys/fs/cgroup/systemd && mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd")
 
 
-def _libraries(packages):
+def _libraries(*roots):
     """Lets unpacked programs find unpacked libraries, also where a runtime clears the environment."""
     with open("/etc/ld.so.conf.d/lab.conf", "w") as f:
-        f.write("".join(d + "\n" for d in glob.glob(packages + "/usr/lib/*-linux-gnu") + glob.glob(packages + "/lib/*-linux-gnu")))
+        f.write("".join(d + "\n" for root in roots for d in glob.glob(root + "/usr/lib/*-linux-gnu") + glob.glob(root + "/lib/*-linux-gnu")))
     shell("[ ! -d /var/cache/ldconfig ] || mount -t tmpfs tmpfs /var/cache/ldconfig; ldconfig")
+
+
+def until(condition, what, seconds=20):
+    """Waits for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise RuntimeFailure("waited in vain for " + what)
+        time.sleep(0.05)
 
 
 def tidy(*groups):
@@ -93,7 +104,7 @@ def fetch(port, namespace="out", address=HOST, wait=10):
 
 def _get(namespace, address, port):
     with netns.inside(namespace):
-        s = socket.socket()
+        s = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     with s:
         s.settimeout(2)
         s.connect((address, port))
@@ -116,10 +127,10 @@ def left_over(reservations):
     """What containers left on the host: interfaces, rules of theirs, reservations, cached results."""
     out = []
     links = json.loads(shell("ip -j link show"))
-    out += ["interface " + l["ifname"] for l in links if l["ifname"].startswith("veth")]
+    out += ["interface " + l["ifname"] for l in links if l["ifname"].startswith(("veth", "bwp"))]
     for program in ("iptables-save", "ip6tables-save"):
         for line in shell(program).splitlines():
-            if re.search(r"CNI-DN-|CNI-[0-9a-f]{24}|-[sd] 10\.\d+\.\d+\.\d+/32", line):
+            if re.search(r"CNI-DN-|CNI-[0-9a-f]{24}|-[sd] (10\.\d+\.\d+\.\d+/32|fd[0-9a-f:]+/128)", line):
                 out.append(program + ": " + line)
     out += ["nft: " + json.dumps(r["expr"]) for t in observe.nft(shell("nft -j list ruleset")).values() for k, rules in t.items() if k.endswith(" rules")
             for r in rules if r.get("comment")]

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtimes lane: each runtime in a sandbox of its own; a connection through a published port, a clean host.
+"""The runtimes lane: each runtime in a sandbox of its own, with the plugins under test and with the Go plugins.
 
-Also the program that runs inside:  python3 -m conformance.runtimes.lane NAME BINDIR PACKAGES DRIVER
+A runtime fails when it did not do what it should, warned of what it does not warn of with the Go plugins, or left
+anything behind.
+
+Also the program that runs inside:  python3 -m conformance.runtimes.lane NAME SETTINGS
 """
+import contextlib
+import fcntl
 import json
 import os
 import subprocess
@@ -12,53 +17,109 @@ import time
 from .. import sandbox
 from ..report import Table
 from ..upstream.cache import Cache
-from . import containerd, host, libcni, packages, podman
+from . import builds, catalogue, host, remains
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-RUNTIMES = ("libcni", "containerd", "podman")
-# What the Go plugins leave behind when the namespace is gone before DEL: only
-# for running the lab against them.
-GO_LEAK = "CNI-"
+OUT = os.path.join(ROOT, "target", "conformance", "runtimes")
+COLUMNS = ["runtime", "version", "what was run", "verdict", "left behind", "Go: verdict", "Go: left behind", "seconds"]
+TIMEOUT = 4500
 
 
-def run(bindir, only=()):
-    """The lane; returns (table, list of shortfalls)."""
+def run(bindir, only=(), brief=False, seed=0):
+    """The lane; returns pairs of a table and a list of shortfalls: what was run, and how long it took."""
     cache = Cache().ready()
-    root = packages.ready(cache)
-    table, problems = Table("Real runtimes", ["runtime", "published port", "left behind", "seconds"]), []
-    for name in RUNTIMES:
-        if only and name not in only:
+    table, problems = Table("Real runtimes", COLUMNS), []
+    figures = Table("Seconds from the request on", ["runtime", "what", "seconds", "Go: seconds"])
+    for runtime in catalogue.RUNTIMES:
+        if not (any(runtime.name.startswith(o) for o in only) if only else runtime.is_daily or not brief):
             continue
         start = time.time()
-        left, failure = _sandboxed(name, bindir, root, packages.driver(cache))
-        if failure:
-            problems.append("%s: %s" % (name, failure))
-        if os.path.realpath(bindir) == os.path.realpath(cache.reference):
-            table.note("%s: left behind by Go: %d" % (name, len(left)))
-            left = [l for l in left if GO_LEAK not in l]
-        problems += ["%s: left behind: %s" % (name, l) for l in left]
-        table.add(name, "no" if failure else "reached", len(left), "%.1f" % (time.time() - start))
-    return table, problems
+        with alone(cache):
+            settings = dict(runtime.prepare(cache), brief=brief, seed=seed)
+            go = builds.go_plugins(cache)
+        control = _sandboxed(runtime, dict(settings, bin=go)) if runtime.has_control else None
+        report = _sandboxed(runtime, dict(settings, bin=bindir))
+        _note(runtime.name, report, control)
+        shortfalls = _shortfalls(runtime, report, control)
+        problems += ["%s: %s" % (runtime.name, p) for p in shortfalls]
+        verdict = "no" if shortfalls else "as it should"
+        left, excused = _left(runtime, report, control)
+        table.add(runtime.name, report.get("version", "?"), runtime.what, verdict, len(left),
+                  *([_verdict(control), len(control["left"])] if control else ["in turns", "-"]), "%.0f" % (time.time() - start))
+        for note in report["notes"] + (["%d lines stay as with the Go plugins (%s)" % (len(excused), ", ".join(runtime.stays))] if excused else []):
+            table.note("%s: %s" % (runtime.name, note))
+        for what, seconds in report["times"].items():
+            go = (control or report)["times"].get(what)
+            figures.add(runtime.name, what, "%.2f" % seconds, "%.2f" % go if go else "-")
+    return [(table, problems)] + ([(figures, [])] if figures.rows else [])
 
 
-def _sandboxed(name, *args):
-    """(what was left behind, why it failed) of one runtime."""
+def _note(name, report, control):
+    """Keeps both reports whole, for who wants to know more than the table says."""
+    os.makedirs(OUT, exist_ok=True)
+    with open(os.path.join(OUT, name + ".json"), "w", encoding="utf-8") as f:
+        json.dump({"plugins under test": report, "Go plugins": control}, f, indent=1)
+
+
+def _left(runtime, report, control):
+    """What a run left behind: (what it should not have, what stays with the Go plugins as well)."""
+    stays = {remains.plain(l) for l in (control or report)["left"] if l.startswith(runtime.stays)}
+    excused = [l for l in report["left"] if remains.plain(l) in stays]
+    return [l for l in report["left"] if l not in excused], excused
+
+
+def _shortfalls(runtime, report, control):
+    """What is wrong with a run beside the control's."""
+    known = control["warnings"] if control else []
+    out = [report["failure"]] if report["failure"] else []
+    out += ["left behind: " + l for l in _left(runtime, report, control)[0]]
+    return out + ["warning: " + w for w in report["warnings"] if w not in known]
+
+
+def _verdict(report):
+    """In a few words, whether a run went well by itself."""
+    if report["failed"]:
+        return "fails: " + ", ".join(report["failed"])
+    return "fails" if report["failure"] else "as it should"
+
+
+@contextlib.contextmanager
+def alone(cache):
+    """Nobody else fills the cache meanwhile."""
+    with open(os.path.join(cache.root, "runtimes-lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _sandboxed(runtime, settings):
+    """The report of one runtime."""
     env = dict(os.environ, PYTHONPATH=ROOT, PYTHONDONTWRITEBYTECODE="1")
-    p = subprocess.run(sandbox.command(ROOT, [sys.executable, "-m", "conformance.runtimes.lane", name] + list(args)),
-                       env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
-    if p.returncode:
-        return [], p.stderr[-3000:].strip()
-    return json.loads(p.stdout.splitlines()[-1]), None
-
-
-def _inside(name, bindir, root, driver):
-    """In the sandbox: one runtime."""
-    host.prepare(bindir, root)
+    command = [sys.executable, "-m", "conformance.runtimes.lane", runtime.name, json.dumps(settings)]
+    report = {"left": [], "warnings": [], "times": {}, "failed": [], "notes": [], "failure": None}
     try:
-        left = libcni.run(driver) if name == "libcni" else {"containerd": containerd, "podman": podman}[name].run(root)
-    except host.RuntimeFailure as e:
+        p = subprocess.run(sandbox.command(ROOT, command), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return dict(report, failure="not done after %d seconds" % TIMEOUT)
+    if p.returncode:
+        return dict(report, failure=p.stderr[-3000:].strip())
+    return dict(report, **json.loads(p.stdout.splitlines()[-1]))
+
+
+def _inside(name, settings):
+    """In the sandbox: one runtime. This process is the namespace's first, so it buries what runtimes leave to it."""
+    child = os.fork()
+    while child:
+        pid, status = os.wait()
+        if pid == child:
+            os._exit(os.waitstatus_to_exitcode(status) & 0xff)
+    settings = json.loads(settings)
+    host.prepare(settings["bin"], settings["packages"], *settings.get("libraries", ()))
+    try:
+        report = catalogue.named(name).run(settings)
+    except (host.RuntimeFailure, subprocess.TimeoutExpired) as e:
         sys.exit(str(e))
-    print(json.dumps(left))
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

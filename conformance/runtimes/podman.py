@@ -29,8 +29,8 @@ pids_limit = 0
 """
 
 
-def run(packages):
-    """Two containers on a network, one published; what was left behind."""
+def environment(packages):
+    """Writes the configuration of Podman's tools; the environment that names it."""
     os.makedirs(DIR)
     files = {"containers.conf": CONFIG.format(root=packages, dir=DIR, plugins=host.PLUGINS),
              "storage.conf": '[storage]\ndriver = "vfs"\nrunroot = "%s/runroot"\ngraphroot = "%s/graphroot"\n' % (DIR, DIR)}
@@ -40,9 +40,14 @@ def run(packages):
     os.makedirs("/etc/containers", exist_ok=True)
     with open("/etc/containers/policy.json", "w") as f:
         f.write('{"default": [{"type": "insecureAcceptAnything"}]}')
-    env = dict(os.environ, CONTAINERS_CONF=DIR + "/containers.conf", CONTAINERS_STORAGE_CONF=DIR + "/storage.conf",
-               HOME=DIR, TMPDIR=DIR,
-               PATH="%s/usr/bin:%s/usr/sbin:%s" % (packages, packages, os.environ["PATH"]))
+    return dict(os.environ, CONTAINERS_CONF=DIR + "/containers.conf", CONTAINERS_STORAGE_CONF=DIR + "/storage.conf",
+                HOME=DIR, TMPDIR=DIR,
+                PATH="%s/usr/bin:%s/usr/sbin:%s" % (packages, packages, os.environ["PATH"]))
+
+
+def run(packages):
+    """Two containers on a network, one published; what was left behind."""
+    env = environment(packages)
 
     def podman(*args):
         return host.shell(" ".join(["podman"] + ["'%s'" % a.replace("'", "'\\''") for a in args]), env).strip()

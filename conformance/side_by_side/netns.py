@@ -19,7 +19,14 @@ def inside(name):
     if name == "host":
         yield
         return
-    with open("/proc/self/ns/net") as home, open(path(name)) as there:
+    with at(path(name)):
+        yield
+
+
+@contextlib.contextmanager
+def at(place):
+    """The calling thread is in the namespace of the file PLACE for the length of the block."""
+    with open("/proc/thread-self/ns/net") as home, open(place) as there:
         _enter(there)
         try:
             yield

@@ -2,8 +2,9 @@
 //! The environment variables of the protocol: read, required and validated in the reference's order, since that
 //! decides which error is seen (`pkg/skel`, `getCmdArgsFromEnv`).
 
+use cnibox_spec::Verb;
 use cnibox_spec::{Code, ContainerId, ErrorObject, IdentError, IfName};
-use cnibox_sys::{Env, Verb};
+use cnibox_sys::Env;
 
 /// `CNI_COMMAND`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use cnibox_spec::{Attachment, CniResult, CniVersion, ContainerId, IfName, NetnsPath};
+use cnibox_spec::{Attachment, CniResult, CniVersion, LiveAttachment, NetnsPath};
 use cnibox_sys::{Exit, Failure, Sys};
 
 use crate::{Input, NetConf};
@@ -18,8 +18,8 @@ pub trait Plugin {
     const NAME: &'static str;
     /// The protocol versions it accepts.
     const VERSIONS: &'static [CniVersion] = CniVersion::ALL;
-    /// Whether its ADD makes the container's interface and leaves it to the harness to remember that it has begun.
-    const REMEMBERED: bool = false;
+    /// Its part in an attachment.
+    const ROLE: Role;
     /// What it does besides the protocol.
     const COMMANDS: &'static [Command] = &[];
     /// Its configuration, checked.
@@ -62,6 +62,17 @@ pub trait Plugin {
     fn gc(request: &Request<'_, Self::Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure>;
 }
 
+/// A plugin's part in an attachment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Its ADD makes the container's interface, and its DEL removes it.
+    Interface,
+    /// It works on what earlier plugins of the chain have made.
+    Chained,
+    /// It hands out addresses, called by a plugin that makes an interface.
+    Ipam,
+}
+
 /// One call of a verb.
 pub struct Request<'a, C, A> {
     /// What every configuration has: name, version, prevResult.
@@ -75,12 +86,10 @@ pub struct Request<'a, C, A> {
 /// Arguments of ADD.
 #[derive(Clone, Debug)]
 pub struct AddArgs {
-    /// `CNI_CONTAINERID`.
-    pub container: ContainerId,
+    /// The network, `CNI_CONTAINERID` and `CNI_IFNAME`.
+    pub attachment: Attachment,
     /// `CNI_NETNS`.
     pub netns: NetnsPath,
-    /// `CNI_IFNAME`.
-    pub ifname: IfName,
 }
 
 /// Arguments of CHECK: those of ADD.
@@ -89,17 +98,15 @@ pub type CheckArgs = AddArgs;
 /// Arguments of DEL.
 #[derive(Clone, Debug)]
 pub struct DelArgs {
-    /// `CNI_CONTAINERID`.
-    pub container: ContainerId,
+    /// The network, `CNI_CONTAINERID` and `CNI_IFNAME`.
+    pub attachment: Attachment,
     /// `CNI_NETNS`; a runtime that has lost the namespace leaves it empty.
     pub netns: Option<NetnsPath>,
-    /// `CNI_IFNAME`.
-    pub ifname: IfName,
 }
 
 /// Arguments of GC.
 #[derive(Clone, Debug)]
 pub struct GcArgs {
     /// The attachments that live, from `cni.dev/valid-attachments`. An absent list never gets here.
-    pub valid: Vec<Attachment>,
+    pub valid: Vec<LiveAttachment>,
 }

@@ -4,28 +4,28 @@
 use std::io::Read;
 
 use cnibox_spec::{
-    CniResult, CniVersion, Code, ContainerId, ErrorObject, IfName, Json, NetnsPath, NetworkName,
-    VersionNumber, list, print_error, print_passed_on, print_result, quoted_list,
+    Attachment, CniResult, CniVersion, Code, ContainerId, ErrorObject, IfName, Json, NetnsPath, NetworkName,
+    Verb, VersionNumber, list, print_error, print_passed_on, print_result, quoted_list,
 };
-use cnibox_sys::{Env, Exit, Failure, Host, Memo, Sys, Verb};
+use cnibox_sys::{Env, Exit, Failure, Host, Sys};
 use serde::Deserialize;
 
 use crate::environment::{self, Command};
-use crate::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, NetConf, Plugin, Request};
+use crate::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, NetConf, Plugin, Request, Role};
 
 /// The version told to runtimes: the reference's level that we are compatible with, then ours as build metadata
 /// (Nomad refuses a pre-release part, so there is none).
 pub const BUILD_VERSION: &str = concat!("v1.9.1+cnibox.", env!("CARGO_PKG_VERSION"));
 
 /// The most that is read from stdin, in bytes.
-const STDIN_LIMIT: u64 = 16 << 20;
+const STDIN_LIMIT: u64 = 2 << 20;
 
 /// Runs a plugin in `host`. The generic part is thin: the protocol is compiled once.
 pub fn run<P: Plugin>(host: &mut Host<'_>) -> Exit {
     let verbs = Verbs {
         name: P::NAME,
         versions: P::VERSIONS,
-        remembered: P::REMEMBERED,
+        role: P::ROLE,
         add: |input, args, sys| P::add(&request::<P, _>(input, args)?, sys),
         del: |input, args, sys| P::del(&request::<P, _>(input, args)?, sys),
         check: |input, args, sys| P::check(&request::<P, _>(input, args)?, sys),
@@ -47,7 +47,7 @@ fn request<'a, P: Plugin, A>(input: &Input<'a>, args: A) -> Result<Request<'a, P
 struct Verbs {
     name: &'static str,
     versions: &'static [CniVersion],
-    remembered: bool,
+    role: Role,
     add: fn(&Input<'_>, AddArgs, &mut Sys<'_>) -> Result<CniResult, Failure>,
     del: fn(&Input<'_>, DelArgs, &mut Sys<'_>) -> Result<(), Failure>,
     check: fn(&Input<'_>, AddArgs, &mut Sys<'_>) -> Result<(), Failure>,
@@ -97,9 +97,9 @@ fn perform(
     let input = Input { conf, verb, env: &env };
     let mut sys = Sys::new(host, stdin);
     match verb {
-        Verb::Add => add(verbs, &input, add_args(&env)?, &mut sys).map(Some),
-        Verb::Check => check(verbs, &input, add_args(&env)?, &mut sys).map(|()| None),
-        Verb::Del => del(verbs, &input, del_args(&env)?, &mut sys).map(|()| None),
+        Verb::Add => add(verbs, &input, add_args(conf, &env)?, &mut sys).map(Some),
+        Verb::Check => check(verbs, &input, add_args(conf, &env)?, &mut sys).map(|()| None),
+        Verb::Del => del(verbs, &input, del_args(conf, &env)?, &mut sys).map(|()| None),
         Verb::Status => (verbs.status)(&input, &mut sys).map(|()| None),
         Verb::Gc => match conf.valid_attachments()? {
             Some(valid) => gc(verbs, &input, GcArgs { valid }, &mut sys).map(|()| None),
@@ -108,62 +108,89 @@ fn perform(
     }
 }
 
-/// ADD. The attachment that a plugin further down the chain is to complete is no living one before it has: when the
-/// plugin fails, for whatever reason, or is killed, the next ADD may replace it.
+/// ADD. What a dead attempt has left is taken down first. Until the last plugin of the chain has succeeded, the
+/// attachment is no living one: when a plugin fails, for whatever reason, or is killed, the next ADD may replace it.
 fn add(verbs: &Verbs, input: &Input<'_>, args: AddArgs, sys: &mut Sys<'_>) -> Result<String, Failure> {
-    let AddArgs { container, netns, ifname } = args.clone();
-    let network = &input.conf.network;
-    let attachment = Memo::new(network, &container, &ifname);
-    sys.concerns(verbs.name, attachment.clone());
     // Whether it can be read is the plugin's business.
-    let prev_result = input.conf.prev_result().ok().flatten();
-    if verbs.remembered && sys.attempt(network, &container, &ifname) {
-        let cleared = Input { verb: Verb::Del, ..*input };
-        (verbs.del)(&cleared, DelArgs { container, netns: Some(netns), ifname }, sys)?;
-        sys.chain_links_del(&attachment)?;
-    }
-    // A plugin that may not write links fails, if it must, where it needs to.
-    let chained = prev_result.as_ref().and_then(|prev| sys.chained_add_begins(prev, attachment).ok());
+    let previous = input.conf.prev_result().ok().flatten();
+    begin(verbs, input, &args, previous.as_ref(), sys)?;
     let added = (verbs.add)(input, args, sys).and_then(|result| {
-        if prev_result.as_ref() == Some(&result) {
+        if previous.as_ref() == Some(&result) {
             return Ok(print_passed_on(input.conf.version, &result));
         }
         let printed = print_result(input.conf.version, &result);
         printed.map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
     });
-    sys.attempt_ends();
-    if added.is_ok() {
-        sys.hints_noted();
-    }
-    let marked = chained.map_or(Ok(()), |chained| sys.chained_add_ends(&chained, added.is_ok()));
+    let ended = sys.add_ends(added.is_ok(), previous.as_ref());
     added.map_err(|mut failure| {
-        if let Err(error) = marked {
+        if let Err(error) = ended {
             failure.add_details(&error.to_string());
         }
         failure
     })
 }
 
+fn begin(
+    verbs: &Verbs,
+    input: &Input<'_>,
+    args: &AddArgs,
+    previous: Option<&CniResult>,
+    sys: &mut Sys<'_>,
+) -> Result<(), Failure> {
+    let AddArgs { attachment, netns } = args;
+    let cleared = Input { verb: Verb::Del, ..*input };
+    let del = |netns, sys: &mut Sys<'_>| {
+        (verbs.del)(&cleared, DelArgs { attachment: attachment.clone(), netns }, sys)
+    };
+    begin_turn(verbs, attachment, sys);
+    match verbs.role {
+        Role::Interface => {
+            if let Some(remains) = sys.maker_begins(netns)? {
+                del(remains.netns, sys)?;
+                sys.remains_taken_down();
+            }
+        }
+        Role::Chained if previous.is_some() => {
+            if sys.follower_begins() {
+                // The container's interface is the new one: nothing of it is to be taken down.
+                del(None, sys)?;
+                sys.follower_took_down();
+            }
+        }
+        Role::Chained | Role::Ipam => {}
+    }
+    Ok(())
+}
+
 fn check(verbs: &Verbs, input: &Input<'_>, args: CheckArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    sys.concerns(verbs.name, Memo::new(&input.conf.network, &args.container, &args.ifname));
+    begin_turn(verbs, &args.attachment, sys);
     (verbs.check)(input, args, sys)
 }
 
-fn del(verbs: &Verbs, input: &Input<'_>, args: DelArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let (container, ifname) = (args.container.clone(), args.ifname.clone());
-    sys.concerns(verbs.name, Memo::new(&input.conf.network, &container, &ifname));
+fn del(verbs: &Verbs, input: &Input<'_>, mut args: DelArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    begin_turn(verbs, &args.attachment, sys);
+    if verbs.role != Role::Ipam {
+        args.netns = sys.del_begins(args.netns)?;
+    }
     (verbs.del)(input, args, sys)?;
-    sys.hints_forgotten();
-    sys.attempt_forgotten(&input.conf.network, &container, &ifname, verbs.remembered);
+    sys.del_ends(verbs.role == Role::Interface);
     Ok(())
 }
 
 fn gc(verbs: &Verbs, input: &Input<'_>, args: GcArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let valid = args.valid.clone();
     (verbs.gc)(input, args, sys)?;
-    sys.attempts_forgotten(&input.conf.network, &valid, verbs.remembered);
-    sys.hints_collected(verbs.name, &input.conf.network, &valid);
+    if verbs.role != Role::Ipam {
+        sys.gc_ends(verbs.name, verbs.role == Role::Interface, &input.conf.network, &valid);
+    }
     Ok(())
+}
+
+/// The record is the caller's of an IPAM plugin.
+fn begin_turn(verbs: &Verbs, attachment: &Attachment, sys: &mut Sys<'_>) {
+    if verbs.role != Role::Ipam {
+        sys.turn_begins(verbs.name, attachment);
+    }
 }
 
 /// The two lines that Nomad and nerdctl read.
@@ -273,21 +300,22 @@ fn refuse_own_netns(env: &Env) -> Result<(), Failure> {
     Err(Failure::new(Code::INVALID_NETNS, msg))
 }
 
-fn add_args(env: &Env) -> Result<AddArgs, Failure> {
-    let DelArgs { container, netns, ifname } = del_args(env)?;
+fn add_args(conf: &NetConf, env: &Env) -> Result<AddArgs, Failure> {
+    let DelArgs { attachment, netns } = del_args(conf, env)?;
     let missing = || {
         Failure::new(
             Code::INVALID_ENVIRONMENT,
             format!("required env variables {} missing", list(["CNI_NETNS"])),
         )
     };
-    Ok(AddArgs { container, netns: netns.ok_or_else(missing)?, ifname })
+    Ok(AddArgs { attachment, netns: netns.ok_or_else(missing)? })
 }
 
-fn del_args(env: &Env) -> Result<DelArgs, Failure> {
-    Ok(DelArgs {
+fn del_args(conf: &NetConf, env: &Env) -> Result<DelArgs, Failure> {
+    let attachment = Attachment {
+        network: conf.network.clone(),
         container: ContainerId::new(&env.var("CNI_CONTAINERID"))?,
-        netns: NetnsPath::new(&env.var("CNI_NETNS")),
         ifname: IfName::new(&env.var("CNI_IFNAME"))?,
-    })
+    };
+    Ok(DelArgs { attachment, netns: NetnsPath::new(&env.var("CNI_NETNS")) })
 }

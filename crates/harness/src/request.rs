@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use cnibox_spec::{
-    Args, Attachment, CniResult, CniVersion, DecodeError, Json, NetworkName, PrevResultError, decode,
-    decode_embedding, parse_result,
+    Args, CniResult, CniVersion, DecodeError, Json, LiveAttachment, NetworkName, PrevResultError, Verb,
+    decode, decode_embedding, parse_result,
 };
-use cnibox_sys::{Env, Verb};
+use cnibox_sys::Env;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -36,14 +36,14 @@ impl NetConf {
 
     /// The list of living attachments; `None` when the runtime sent none, which is not an empty list. libcni also
     /// writes it under the key of older specification texts.
-    pub(crate) fn valid_attachments(&self) -> Result<Option<Vec<Attachment>>, DecodeError> {
+    pub(crate) fn valid_attachments(&self) -> Result<Option<Vec<LiveAttachment>>, DecodeError> {
         #[derive(Default, Deserialize)]
         #[serde(rename = "NetConf", default)]
         struct Shape {
             #[serde(rename = "cni.dev/valid-attachments")]
-            valid: Option<Vec<Attachment>>,
+            valid: Option<Vec<LiveAttachment>>,
             #[serde(rename = "cni.dev/attachments")]
-            older: Option<Vec<Attachment>>,
+            older: Option<Vec<LiveAttachment>>,
         }
         decode(&self.json).map(|Shape { valid, older }| valid.or(older))
     }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What must be, as data: a list of changes to tables, chains and rules of both dialects.
 //!
-//! A batch does nothing by itself and can be compared in tests. [`crate::Engine::apply`] makes it true.
+//! A batch does nothing by itself, can be compared in tests and shown to people. [`crate::Engine::apply`] makes it true. This
+//! room is data: it must never know what there is already, nor how anything is read or written.
+
+use std::fmt;
+use std::str::FromStr;
 
 use ipnetwork::IpNetwork;
 
+use crate::error::{Error, Result};
 use crate::{nft, xt};
 
 /// An ordered list of changes, applied as one transaction wherever the transport allows it.
@@ -46,6 +51,33 @@ impl Batch {
     pub fn extend(&mut self, other: Batch) {
         self.changes.extend(other.changes);
     }
+
+    /// The same in the native table of that name: what is in the iptables dialect in the native one. `None` if a rule has
+    /// no such form. Built-in chains are not made by themselves there.
+    #[must_use]
+    pub fn native(&self, table: &str) -> Option<Self> {
+        let native = |change: &Change| {
+            let Change::Xt { family, op, .. } = change else { return Some(change.clone()) };
+            let family = TableRef::Xt(*family, xt::Table::Filter).family();
+            let rule = op.rule().map(xt::Rule::native);
+            let op = match rule {
+                Some(rule) => {
+                    let rule = rule?;
+                    op.map(|_| rule)
+                }
+                None => op.map(|_| nft::Rule::new(Vec::new())),
+            };
+            Some(Change::Nft { family, table: table.to_owned(), op })
+        };
+        Some(Self { changes: self.changes.iter().map(native).collect::<Option<_>>()? })
+    }
+}
+
+/// One change on a line, in order.
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.changes.iter().try_for_each(|change| writeln!(f, "{change}"))
+    }
 }
 
 /// One change of one table.
@@ -78,6 +110,16 @@ impl Change {
         match self {
             Self::Xt { family, table, .. } => TableRef::Xt(*family, *table),
             Self::Nft { family, table, .. } => TableRef::Nft(*family, table.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.table())?;
+        match self {
+            Self::Xt { op, .. } => op.fmt(f),
+            Self::Nft { op, .. } => op.fmt(f),
         }
     }
 }
@@ -149,6 +191,65 @@ pub enum Op<R> {
     },
 }
 
+impl<R> Op<R> {
+    /// The same with another form of its rule.
+    pub(crate) fn map<S>(&self, form: impl FnOnce(&R) -> S) -> Op<S> {
+        match self {
+            Self::EnsureTable { comment } => Op::EnsureTable { comment: comment.clone() },
+            Self::EnsureChain(chain) => Op::EnsureChain(chain.clone()),
+            Self::EnsureRule { chain, rule, at } => {
+                Op::EnsureRule { chain: chain.clone(), rule: form(rule), at: *at }
+            }
+            Self::AppendRule { chain, rule } => Op::AppendRule { chain: chain.clone(), rule: form(rule) },
+            Self::DeleteRule { chain, rule } => Op::DeleteRule { chain: chain.clone(), rule: form(rule) },
+            Self::DeleteRulesWhere { chain, owner } => {
+                Op::DeleteRulesWhere { chain: chain.clone(), owner: owner.clone() }
+            }
+            Self::DeleteFound { chain, id } => Op::DeleteFound { chain: chain.clone(), id: id.clone() },
+            Self::FlushChain { chain } => Op::FlushChain { chain: chain.clone() },
+            Self::DeleteChain { chain } => Op::DeleteChain { chain: chain.clone() },
+            Self::DeleteChainIfUnreferenced { chain } => {
+                Op::DeleteChainIfUnreferenced { chain: chain.clone() }
+            }
+        }
+    }
+
+    /// The rule that is to be added or deleted.
+    pub(crate) fn rule(&self) -> Option<&R> {
+        match self {
+            Self::EnsureRule { rule, .. } | Self::AppendRule { rule, .. } | Self::DeleteRule { rule, .. } => {
+                Some(rule)
+            }
+            Self::EnsureTable { .. }
+            | Self::EnsureChain(_)
+            | Self::DeleteRulesWhere { .. }
+            | Self::DeleteFound { .. }
+            | Self::FlushChain { .. }
+            | Self::DeleteChain { .. }
+            | Self::DeleteChainIfUnreferenced { .. } => None,
+        }
+    }
+}
+
+impl<R: fmt::Display> fmt::Display for Op<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EnsureTable { .. } => f.write_str("ensure table"),
+            Self::EnsureChain(chain) => write!(f, "ensure chain {}", chain.name),
+            Self::EnsureRule { chain, rule, at } => write!(f, "ensure rule in {chain}, {at}: {rule}"),
+            Self::AppendRule { chain, rule } => write!(f, "append rule to {chain}: {rule}"),
+            Self::DeleteRule { chain, rule } => write!(f, "delete rule from {chain}: {rule}"),
+            Self::DeleteRulesWhere { chain, owner } => write!(f, "delete rules from {chain}: {owner}"),
+            Self::DeleteFound { chain, id } => write!(f, "delete rule from {chain}: {id}"),
+            Self::FlushChain { chain } => write!(f, "flush chain {chain}"),
+            Self::DeleteChain { chain } => write!(f, "delete chain {chain}"),
+            Self::DeleteChainIfUnreferenced { chain } => {
+                write!(f, "delete chain {chain} unless rules jump to it")
+            }
+        }
+    }
+}
+
 /// Where a missing rule is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
@@ -156,6 +257,15 @@ pub enum Position {
     Head,
     /// Behind all rules (`-A chain`).
     Tail,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Head => "head",
+            Self::Tail => "tail",
+        })
+    }
 }
 
 /// Tells whose a rule is by what it carries.
@@ -175,6 +285,16 @@ impl Owner {
             Self::Comment(text) => comment == Some(text),
             Self::CommentPrefix(text) => comment.is_some_and(|c| c.starts_with(text.as_str())),
             Self::JumpsTo(chain) => jump == Some(chain),
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Comment(text) => write!(f, "comment {text:?}"),
+            Self::CommentPrefix(text) => write!(f, "comment that starts with {text:?}"),
+            Self::JumpsTo(chain) => write!(f, "jump to {chain}"),
         }
     }
 }
@@ -209,19 +329,42 @@ impl TableRef {
     }
 }
 
-impl std::fmt::Display for TableRef {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for TableRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.family().name(), self.name())
     }
 }
 
+impl FromStr for TableRef {
+    type Err = Error;
+
+    /// Reads what `Display` writes, for tables of the iptables dialect.
+    fn from_str(name: &str) -> Result<Self> {
+        let families = [xt::Family::Ipv4, xt::Family::Ipv6].into_iter();
+        let mut tables = families
+            .flat_map(|family| [xt::Table::Filter, xt::Table::Nat].map(|table| Self::Xt(family, table)));
+        tables
+            .find(|table| table.to_string() == name)
+            .ok_or_else(|| Error::InvalidText { kind: "table", value: name.to_owned() })
+    }
+}
+
 /// Identity of an existing rule within its chain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RuleId {
     /// nf_tables rule handle.
     Handle(u64),
     /// The rule as the iptables tool lists it (words after `-A chain`), where rules have no handles.
     Listed(Vec<String>),
+}
+
+impl fmt::Display for RuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handle(handle) => write!(f, "handle {handle}"),
+            Self::Listed(words) => f.write_str(&words.join(" ")),
+        }
+    }
 }
 
 /// An existing rule, decoded as far as this crate understands it.
@@ -237,8 +380,11 @@ pub struct RuleInfo {
     pub source: Option<IpNetwork>,
     /// Destination address it is limited to.
     pub destination: Option<IpNetwork>,
-    /// The whole rule in the iptables dialect, if it is of that dialect and nothing in it is unknown here.
+    /// The whole rule in the iptables dialect in its [`xt::Rule::canonical`] form, if it is of that dialect and nothing in it
+    /// is unknown here.
     pub xt: Option<xt::Rule>,
+    /// The same for the native dialect, without counters.
+    pub nft: Option<nft::Rule>,
 }
 
 /// Adds changes of one table of the iptables dialect to a [`Batch`].

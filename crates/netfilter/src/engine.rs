@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applies batches and answers questions, over the transport that fits the host and the rules.
+//! Applies batches and answers questions, over the transport that fits the host and the rules. It must never know how a
+//! transport does its work, nor what a rule says beyond what it needs to be written.
 
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::batch::{Batch, Change, Op, RuleId, RuleInfo, TableRef};
-use crate::commit::commit;
+use crate::batch::{Batch, RuleInfo, TableRef};
 use crate::error::{Error, Result};
-use crate::exec::{self, Tool};
-use crate::flavour::{Flavour, find_tool, form_of};
 use crate::hint::Hint;
-use crate::kernel::socket::Socket;
-use crate::plan::{AnyRule, Reader, Step, Wanted, plan};
-use crate::xt::{self, Canon, Match};
+use crate::netlink::{self, Form, Socket, commit, extensions, needs_module};
+use crate::plan::{Action, AnyRule, Canon, Guard, Listed, Prepared, Reader, Step, Wanted, plan, search};
+use crate::tool::{self, Flavour, Tool, find_tool, reads_native_matches};
+use crate::xt::{self, Extension};
 
 /// How long others may keep changing the ruleset between a look and the change that is based on it. A crowd of
 /// `iptables` processes does for seconds.
@@ -57,10 +58,12 @@ pub struct Engine {
     path: OsString,
     iptables: Option<Option<PathBuf>>,
     flavour: Option<Flavour>,
-    form: Option<xt::Form>,
+    form: Option<Form>,
     socket: Option<Socket>,
     hints: Vec<Hint>,
     added: Vec<Hint>,
+    /// A part of the kernel that was missed, here or earlier since the kernel was started.
+    missed: Option<String>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -98,6 +101,7 @@ impl Engine {
             socket: None,
             hints: Vec::new(),
             added: Vec::new(),
+            missed: None,
         }
     }
 
@@ -122,18 +126,81 @@ impl Engine {
         *self.flavour.insert(flavour)
     }
 
-    /// Whether `nft` is installed, and `iptables` is not or cannot be used in this kernel: rules go into native tables
-    /// then unless somebody asked for others. Starts a process only where legacy `iptables` leaves a choice.
-    pub fn has_only_nft(&mut self) -> bool {
-        let input = TableRef::Xt(xt::Family::Ipv4, xt::Table::Filter);
+    /// From now on this part of the kernel counts as missing, as it did when [`Engine::missed`] said so.
+    pub fn expect_missing(&mut self, module: impl Into<String>) {
+        self.missed = Some(module.into());
+    }
+
+    /// The part of the kernel that [`Engine::cannot_hold`] missed, by its module's name.
+    #[must_use]
+    pub fn missed(&self) -> Option<&str> {
+        self.missed.as_deref()
+    }
+
+    /// Whether rules go into native tables unless somebody asked for others: where the host has `nft` and no `iptables`, and
+    /// where the kernel cannot hold `rules`, of the iptables dialect. Starts a process only where legacy `iptables` is the
+    /// host's and the kernel has not loaded its tables.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn wants_native(&mut self, rules: &Batch) -> Result<bool> {
         let has_nft = |engine: &Self| find_tool("nft", &engine.path).is_some();
         match self.flavour() {
-            Flavour::NfTables => false,
-            Flavour::Missing => has_nft(self),
-            Flavour::Legacy => {
-                has_nft(self) && self.chain_exists(&input, "INPUT").is_err_and(|error| error.is_absence())
-            }
+            Flavour::Legacy => Ok(!has_legacy_tables() && {
+                let input = TableRef::Xt(xt::Family::Ipv4, xt::Table::Filter);
+                self.chain_exists(&input, "INPUT").is_err_and(|error| error.is_absence())
+            }),
+            Flavour::Missing if has_nft(self) => Ok(true),
+            Flavour::NfTables | Flavour::Missing => self.cannot_hold(rules),
         }
+    }
+
+    /// Whether the kernel cannot hold these rules of the iptables dialect, or could not when [`Engine::missed`] was found
+    /// out.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn cannot_hold(&mut self, rules: &Batch) -> Result<bool> {
+        let needed = self.needed_extensions(rules);
+        if self.missed.as_deref().is_some_and(|module| needs_module(&needed, module)) {
+            return Ok(true);
+        }
+        let missing = self.lacks_any(&needed)?;
+        let cannot = missing.is_some();
+        self.missed = missing.or(self.missed.take());
+        Ok(cannot)
+    }
+
+    /// The part of the kernel that these rules need and it does not have, by its module's name; only rules of the iptables
+    /// dialect that go over netlink need any.
+    fn lacks(&mut self, rules: &Batch) -> Result<Option<String>> {
+        let needed = self.needed_extensions(rules);
+        self.lacks_any(&needed)
+    }
+
+    /// Finds out whether the kernel can hold these rules of the iptables dialect, for `operation`.
+    ///
+    /// # Errors
+    /// [`Error::NoExtension`] when not; when the kernel does not tell.
+    pub fn require(&mut self, rules: &Batch, operation: &str) -> Result<()> {
+        match self.lacks(rules)? {
+            Some(module) => Err(Error::NoExtension { operation: operation.to_owned(), module }),
+            None => Ok(()),
+        }
+    }
+
+    fn needed_extensions(&mut self, rules: &Batch) -> BTreeSet<netlink::Extension> {
+        if self.uses_tool() {
+            return BTreeSet::new();
+        }
+        let changes: Vec<_> = rules.changes().iter().map(Prepared::new).collect();
+        let form = self.form(&changes.iter().collect::<Vec<_>>());
+        let canons = changes.iter().filter_map(|change| Some((change.op.rule()?.canon()?, &change.table)));
+        canons.flat_map(|(canon, table)| extensions(canon, table, form)).collect()
+    }
+
+    fn lacks_any(&mut self, needed: &BTreeSet<netlink::Extension>) -> Result<Option<String>> {
+        if needed.is_empty() { Ok(None) } else { self.socket()?.lacks(needed) }
     }
 
     /// Makes everything in the batch true.
@@ -145,11 +212,8 @@ impl Engine {
     /// [`Error::Kernel`] or [`Error::Tool`] with the first step that was refused; [`Error::InvalidText`] for names and
     /// comments that cannot be written; [`Error::ToolMissing`]; [`Error::Contended`].
     pub fn apply(&mut self, batch: &Batch) -> Result<()> {
-        let routes = self.routes(batch);
-        for route in ROUTES {
-            self.apply_by(route, &of_route(batch, &routes, route))?;
-        }
-        Ok(())
+        let changes = self.routed(batch);
+        ROUTES.into_iter().try_for_each(|route| self.apply_by(route, &of_route(&changes, route)))
     }
 
     /// As [`Engine::apply`] for a batch that only takes away: a packet filter that the host does not have has nothing in
@@ -158,9 +222,42 @@ impl Engine {
     /// # Errors
     /// The first of those of [`Engine::apply`].
     pub fn clear(&mut self, batch: &Batch) -> Result<()> {
-        let routes = self.routes(batch);
-        let outcomes = ROUTES.map(|route| if_any(self.apply_by(route, &of_route(batch, &routes, route))));
+        let changes = self.routed(batch);
+        let outcomes = ROUTES.map(|route| if_any(self.apply_by(route, &of_route(&changes, route))));
         outcomes.into_iter().collect()
+    }
+
+    /// What [`Engine::apply`] would have to do now, in order; nothing where everything in the batch is true. It changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// Those of the kernel or tool; [`Error::InvalidText`].
+    pub fn needed(&mut self, batch: &Batch) -> Result<Vec<Step>> {
+        let changes = self.routed(batch);
+        let mut steps = Vec::new();
+        for route in ROUTES {
+            let changes = of_route(&changes, route);
+            match route {
+                _ if changes.is_empty() => {}
+                Route::Tool(family) => {
+                    steps.extend(plan(changes, (&[], Guard::Nothing), &mut self.tool(family))?);
+                }
+                Route::Nft => steps.extend(plan(changes, (&[], Guard::Nothing), self.socket()?)?),
+                Route::Netlink => {
+                    let socket = socket(&mut self.socket)?;
+                    steps.extend(plan(changes, (&self.hints, Guard::Generation), socket)?);
+                }
+            }
+        }
+        Ok(steps)
+    }
+
+    /// True if the table exists.
+    ///
+    /// # Errors
+    /// Those of the kernel or tool, other than that the table is missing.
+    pub fn has_table(&mut self, table: &TableRef) -> Result<bool> {
+        self.read(table, |reader| reader.has_table(table))
     }
 
     /// True if the chain exists.
@@ -184,11 +281,11 @@ impl Engine {
         rules: &'r [xt::Rule],
     ) -> Result<Vec<&'r xt::Rule>> {
         let table = TableRef::Xt(family, table);
-        let wanted: Vec<_> =
-            rules.iter().map(|rule| Wanted::new(&AnyRule::Xt(rule.clone()), table.family())).collect();
+        let wanted = |rule: &xt::Rule| Rc::new(Wanted::new(AnyRule::Xt(rule.clone()), &table));
+        let wanted: Vec<_> = rules.iter().map(wanted).collect();
         let hints: Vec<_> = self.hints.iter().filter_map(|hint| hint.within(&table, chain)).collect();
-        let found = if wanted.iter().any(Wanted::is_opaque) {
-            self.tool(family).search(&table, chain, &wanted)?
+        let found = if wanted.iter().any(|wanted| wanted.needs_tool()) {
+            search(&mut self.tool(family), &table, chain, &wanted, &[])?
         } else {
             self.read(&table, |reader| search(reader, &table, chain, &wanted, &hints))?
         };
@@ -200,9 +297,7 @@ impl Engine {
     /// # Errors
     /// Those of the kernel or tool.
     pub fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<RuleInfo>> {
-        self.read(table, |reader| {
-            Ok(reader.rules(table, chain)?.iter().map(crate::plan::Listed::info).collect())
-        })
+        self.read(table, |reader| Ok(reader.rules(table, chain)?.iter().map(Listed::info).collect()))
     }
 
     fn read<T>(&mut self, table: &TableRef, ask: impl FnOnce(&mut dyn Reader) -> Result<T>) -> Result<T> {
@@ -228,21 +323,25 @@ impl Engine {
         }
     }
 
-    /// One rule that needs the tool takes all changes of its family or native table with it, so that their order is kept.
-    fn routes(&mut self, batch: &Batch) -> Vec<Route> {
-        let has_xt = batch.changes().iter().any(|change| matches!(change, Change::Xt { .. }));
+    /// The changes with their rules prepared, each with its route. One rule that needs the tool takes all changes of its
+    /// family or native table with it, so that their order is kept.
+    fn routed(&mut self, batch: &Batch) -> Vec<(Route, Prepared)> {
+        let changes: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
+        let has_xt = changes.iter().any(|change| matches!(change.table, TableRef::Xt(..)));
         let tool = has_xt && self.uses_tool();
-        let needy =
-            |table: &TableRef| batch.changes().iter().any(|c| needs_tool(c) && alike(&c.table(), table));
-        let route = |change: &Change| match change.table() {
-            TableRef::Xt(family, table) if tool || needy(&TableRef::Xt(family, table)) => Route::Tool(family),
-            table @ TableRef::Nft(..) if needy(&table) => Route::Nft,
-            TableRef::Xt(..) | TableRef::Nft(..) => Route::Netlink,
+        let needs_tool = |change: &&Prepared| change.op.rule().is_some_and(|rule| rule.needs_tool());
+        let needy: HashSet<_> =
+            changes.iter().filter(needs_tool).map(|change| by_tool(&change.table)).collect();
+        let route = |change: &Prepared| match by_tool(&change.table) {
+            ByTool::Family(family) if tool || needy.contains(&ByTool::Family(family)) => Route::Tool(family),
+            table @ ByTool::Native(_) if needy.contains(&table) => Route::Nft,
+            ByTool::Family(_) | ByTool::Native(_) => Route::Netlink,
         };
-        batch.changes().iter().map(route).collect()
+        let routes: Vec<_> = changes.iter().map(route).collect();
+        routes.into_iter().zip(changes).collect()
     }
 
-    fn apply_by(&mut self, route: Route, changes: &[&Change]) -> Result<()> {
+    fn apply_by(&mut self, route: Route, changes: &[&Prepared]) -> Result<()> {
         match route {
             _ if changes.is_empty() => Ok(()),
             Route::Netlink => self.apply_netlink(changes),
@@ -251,20 +350,24 @@ impl Engine {
         }
     }
 
-    fn apply_netlink(&mut self, changes: &[&Change]) -> Result<()> {
+    fn apply_netlink(&mut self, changes: &[&Prepared]) -> Result<()> {
         let form = self.form(changes);
-        let socket = socket(&mut self.socket)?;
         let (mut pause, deadline) = (FIRST_PAUSE, Instant::now() + PATIENCE);
         let mut attempts = 0;
         loop {
+            let socket = socket(&mut self.socket)?;
             let generation = socket.generation()?;
-            let steps = plan(changes, &self.hints, socket)?;
+            let steps = plan(changes.iter().copied(), (&self.hints, Guard::Generation), socket)?;
             if steps.is_empty() {
                 return Ok(());
             }
-            if let Some(added) = commit(socket, generation, &steps, form)? {
-                self.added.extend(added);
-                return Ok(());
+            match commit(socket, generation, &steps, form) {
+                Ok(Some(added)) => {
+                    self.added.extend(added);
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(error) => return Err(self.explained(error, &steps, form)),
             }
             attempts += 1;
             if attempts >= FEWEST_ATTEMPTS && Instant::now() >= deadline {
@@ -275,26 +378,39 @@ impl Engine {
         }
     }
 
-    fn apply_tool(&mut self, family: xt::Family, changes: &[&Change]) -> Result<()> {
+    /// The kernel says of an extension that it does not have no more than of a chain that is not there.
+    fn explained(&mut self, error: Error, steps: &[Step], form: Form) -> Error {
+        let Error::Kernel { operation, errno: libc::ENOENT, .. } = &error else { return error };
+        let needed = steps.iter().filter_map(|Step { table, action }| {
+            let Action::AddRule { rule, .. } = action else { return None };
+            Some(extensions(rule.canon()?, table, form))
+        });
+        match self.lacks_any(&needed.flatten().collect()) {
+            Ok(Some(module)) => Error::NoExtension { operation: operation.clone(), module },
+            _ => error,
+        }
+    }
+
+    fn apply_tool(&mut self, family: xt::Family, changes: &[&Prepared]) -> Result<()> {
         let mut tool = self.tool(family);
-        let steps = plan(changes, &[], &mut tool)?;
+        let steps = plan(changes.iter().copied(), (&[], Guard::Nothing), &mut tool)?;
         tool.restore(&steps)
     }
 
-    fn apply_nft(&mut self, changes: &[&Change]) -> Result<()> {
-        let steps: Vec<Step> = plan(changes, &[], self.socket()?)?;
-        exec::run_nft(&self.path, &steps)
+    fn apply_nft(&mut self, changes: &[&Prepared]) -> Result<()> {
+        let steps: Vec<Step> = plan(changes.iter().copied(), (&[], Guard::Nothing), self.socket()?)?;
+        tool::run_nft(&self.path, &steps)
     }
 
     /// How the host's iptables wants to read ports and marks; asked for only if there are any.
-    fn form(&mut self, changes: &[&Change]) -> xt::Form {
+    fn form(&mut self, changes: &[&Prepared]) -> Form {
         if !changes.iter().any(|change| depends_on_form(change)) {
-            return xt::Form::Native;
+            return Form::Native;
         }
         if let Some(form) = self.form {
             return form;
         }
-        let form = form_of(self.iptables());
+        let form = if reads_native_matches(self.iptables()) { Form::Native } else { Form::Extension };
         *self.form.insert(form)
     }
 
@@ -320,8 +436,27 @@ pub fn if_any<T: Default>(answer: Result<T>) -> Result<T> {
     answer.or_else(|error| if error.is_absence() { Ok(T::default()) } else { Err(error) })
 }
 
-fn of_route<'b>(batch: &'b Batch, routes: &[Route], route: Route) -> Vec<&'b Change> {
-    batch.changes().iter().zip(routes).filter(|(_, of)| **of == route).map(|(change, _)| change).collect()
+/// Whether the kernel has legacy iptables' tables loaded (kernel `net/netfilter/x_tables.c`, `xt_proto_init`).
+fn has_legacy_tables() -> bool {
+    Path::new("/proc/thread-self/net/ip_tables_names").exists()
+}
+
+fn of_route(changes: &[(Route, Prepared)], route: Route) -> Vec<&Prepared> {
+    changes.iter().filter(|(of, _)| *of == route).map(|(_, change)| change).collect()
+}
+
+/// What one call of a tool serves.
+#[derive(PartialEq, Eq, Hash)]
+enum ByTool<'t> {
+    Family(xt::Family),
+    Native(&'t TableRef),
+}
+
+fn by_tool(table: &TableRef) -> ByTool<'_> {
+    match table {
+        TableRef::Xt(family, _) => ByTool::Family(*family),
+        TableRef::Nft(..) => ByTool::Native(table),
+    }
 }
 
 fn socket(place: &mut Option<Socket>) -> Result<&mut Socket> {
@@ -331,22 +466,6 @@ fn socket(place: &mut Option<Socket>) -> Result<&mut Socket> {
     }
 }
 
-/// As [`Reader::search`], with a look at the hinted rules first.
-fn search(
-    reader: &mut dyn Reader,
-    table: &TableRef,
-    chain: &str,
-    wanted: &[Wanted],
-    hints: &[RuleId],
-) -> Result<Vec<bool>> {
-    let mut hinted = Vec::new();
-    for id in hints {
-        hinted.extend(reader.rule(table, chain, id)?);
-    }
-    let found: Vec<_> = wanted.iter().map(|wanted| hinted.iter().any(|listed| wanted.is(listed))).collect();
-    if found.contains(&false) { reader.search(table, chain, wanted) } else { Ok(found) }
-}
-
 /// Between 0 and 1. Processes that were refused together must not come back together.
 fn random_share() -> f64 {
     // The standard library seeds its hashers from the kernel's random numbers.
@@ -354,43 +473,11 @@ fn random_share() -> f64 {
     f64::from((random & 0xffff) as u16) / f64::from(u16::MAX)
 }
 
-/// True for rules that have no native encoding.
-fn needs_tool(change: &Change) -> bool {
-    match change {
-        Change::Xt { family, op, .. } => {
-            let native = |rule| {
-                Canon::of(rule).and_then(|canon| xt::encode(&canon, *family, xt::Form::Native)).is_some()
-            };
-            rule_of(op).is_some_and(|rule| !native(rule))
-        }
-        Change::Nft { op, .. } => rule_of(op).is_some_and(crate::nft::Rule::is_raw),
-    }
-}
-
 /// True for rules that are written differently for different versions of iptables.
-fn depends_on_form(change: &Change) -> bool {
-    let Change::Xt { op, .. } = change else { return false };
-    let formed = |found: &Match| matches!(found, Match::DestinationPort { .. } | Match::Mark { .. });
-    rule_of(op).is_some_and(|rule| rule.matches.iter().any(formed))
-}
-
-fn rule_of<R>(op: &Op<R>) -> Option<&R> {
-    match op {
-        Op::EnsureRule { rule, .. } | Op::AppendRule { rule, .. } | Op::DeleteRule { rule, .. } => Some(rule),
-        Op::EnsureTable { .. }
-        | Op::EnsureChain(_)
-        | Op::DeleteRulesWhere { .. }
-        | Op::DeleteFound { .. }
-        | Op::FlushChain { .. }
-        | Op::DeleteChain { .. }
-        | Op::DeleteChainIfUnreferenced { .. } => None,
-    }
-}
-
-/// True if changes of both tables have to take the same route: one tool call serves one family.
-fn alike(one: &TableRef, other: &TableRef) -> bool {
-    match (one, other) {
-        (TableRef::Xt(one, _), TableRef::Xt(other, _)) => one == other,
-        _ => one == other,
+fn depends_on_form(change: &Prepared) -> bool {
+    let formed = |found: &Extension| matches!(found, Extension::Port(..) | Extension::Mark { .. });
+    match change.op.rule().and_then(|rule| rule.canon()) {
+        Some(Canon::Xt(canon)) => canon.extensions.iter().any(formed),
+        Some(Canon::Nft(_)) | None => false,
     }
 }

@@ -41,6 +41,17 @@ pub enum Error {
         /// What was asked for.
         operation: &'static str,
     },
+    /// The kernel does not have what rules in iptables' form need.
+    #[error(
+        "{operation}: the kernel has no {module}, which rules in iptables' form need; load or install that module, or \
+         leave the choice of the backend open or set it to nftables"
+    )]
+    NoExtension {
+        /// What was asked for.
+        operation: String,
+        /// The module's name.
+        module: String,
+    },
     /// Somebody else kept changing the ruleset, however often the batch was tried.
     #[error("ruleset changed during each of {attempts} attempts")]
     Contended {
@@ -90,6 +101,7 @@ impl Error {
             Self::Socket { source, .. } | Self::Spawn { source, .. } => source.raw_os_error(),
             Self::Malformed { .. }
             | Self::NoNfTables { .. }
+            | Self::NoExtension { .. }
             | Self::Contended { .. }
             | Self::ToolMissing { .. }
             | Self::Tool { .. }
@@ -105,6 +117,7 @@ impl Error {
             Self::Socket { .. }
             | Self::Malformed { .. }
             | Self::NoNfTables { .. }
+            | Self::NoExtension { .. }
             | Self::Contended { .. }
             | Self::ToolMissing { .. }
             | Self::Spawn { .. }
@@ -139,6 +152,7 @@ impl Error {
             Self::Socket { source, .. } => source.raw_os_error() == Some(libc::EPROTONOSUPPORT),
             Self::Tool { status, .. } => *status == VERSION_PROBLEM && self.stderr_has(&NO_TABLES),
             Self::Kernel { .. }
+            | Self::NoExtension { .. }
             | Self::Malformed { .. }
             | Self::Contended { .. }
             | Self::Spawn { .. }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where rules were put, so that they are found again without a listing of everybody else's.
+//! Where rules were put, so that they are found again without a listing of everybody else's. It must never know whether
+//! they are still there.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::batch::{RuleId, TableRef};
 use crate::error::{Error, Result};
-use crate::xt;
 
 /// A rule of the iptables dialect that an [`crate::Engine`] added: its chain and its nf_tables handle. What stands there
 /// now may be another rule or none, so it is looked at before it is believed.
@@ -18,6 +18,9 @@ pub struct Hint {
 }
 
 impl Hint {
+    /// How many an engine gives or follows for a chain: more lead there no faster than a listing.
+    pub(crate) const MOST: usize = 64;
+
     pub(crate) fn new(table: &TableRef, chain: &str, handle: u64) -> Self {
         Self { table: table.clone(), chain: chain.to_owned(), handle }
     }
@@ -42,12 +45,8 @@ impl FromStr for Hint {
     fn from_str(line: &str) -> Result<Self> {
         let parse = || {
             let mut words = line.splitn(4, ' ');
-            let family = [xt::Family::Ipv4, xt::Family::Ipv6];
-            let table = [xt::Table::Filter, xt::Table::Nat];
-            let tables = family.into_iter().flat_map(|family| table.map(|table| TableRef::Xt(family, table)));
-            let named = format!("{} {}", words.next()?, words.next()?);
+            let table = format!("{} {}", words.next()?, words.next()?).parse().ok()?;
             let handle = words.next()?.parse().ok()?;
-            let table = tables.into_iter().find(|table| table.to_string() == named)?;
             Some(Self { table, handle, chain: words.next()?.to_owned() })
         };
         parse().ok_or_else(|| Error::InvalidText { kind: "rule hint", value: line.to_owned() })
@@ -57,6 +56,7 @@ impl FromStr for Hint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::xt;
 
     #[test]
     fn hints_survive_being_written_down() {

@@ -29,12 +29,6 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// The kernel sent a datagram that does not fit the receive buffer.
-    #[error("netlink message of {length} bytes was truncated")]
-    Truncated {
-        /// The length the kernel reported.
-        length: usize,
-    },
     /// A dump was interrupted by changes again and again (`NLM_F_DUMP_INTR`).
     #[error("results may be incomplete or inconsistent")]
     DumpInterrupted,
@@ -56,7 +50,7 @@ impl Error {
             Self::Refused { errno, .. } => Some(*errno),
             Self::LinkNotFound => Some(libc::ENODEV),
             Self::Socket { source, .. } => source.raw_os_error(),
-            Self::Truncated { .. } | Self::DumpInterrupted | Self::Decode { .. } | Self::NoAnswer => None,
+            Self::DumpInterrupted | Self::Decode { .. } | Self::NoAnswer => None,
         }
     }
 
@@ -67,7 +61,6 @@ impl Error {
             Self::Refused { kernel_text, .. } => kernel_text.as_deref(),
             Self::LinkNotFound
             | Self::Socket { .. }
-            | Self::Truncated { .. }
             | Self::DumpInterrupted
             | Self::Decode { .. }
             | Self::NoAnswer => None,

@@ -23,6 +23,8 @@ pub struct Link {
     pub mac: Option<Mac>,
     /// Hardware address of whatever length; InfiniBand has 20 bytes.
     pub hardware_address: Vec<u8>,
+    /// Hardware address that the driver came with (`IFLA_PERM_ADDRESS`); empty for virtual links, and before Linux 5.6.
+    pub permanent_address: Vec<u8>,
     /// Largest packet, in bytes.
     pub mtu: u32,
     /// `IFF_*` flags of `linux/if.h`.

@@ -61,6 +61,14 @@ impl Monitor {
         Self::of(Multicast::Ipv6Route)
     }
 
+    /// Subscribes to the numbers that other namespaces have in the calling thread's one.
+    ///
+    /// # Errors
+    /// [`Error::Socket`].
+    pub fn nsids() -> Result<Self, Error> {
+        Self::of(Multicast::Nsid)
+    }
+
     /// Waits for any news at all; false at the deadline. The caller looks at the present state before each wait.
     ///
     /// # Errors
@@ -156,7 +164,7 @@ enum Seen {
 fn messages(datagram: &[u8]) -> Result<Vec<RouteNetlinkMessage>, Error> {
     let mut messages = Vec::new();
     for packet in packets::<RouteNetlinkMessage>(datagram) {
-        if let NetlinkPayload::InnerMessage(message) = packet?.payload {
+        if let NetlinkPayload::InnerMessage(message) = packet?.payload? {
             messages.push(message);
         }
     }

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Numbers by which one namespace names another: links that cross namespaces are asked for and reported with them
-//! (`ip netns list-id`).
+//! (`ip netns list-id`). Needs neither a path nor an open file of the other namespace, only its number.
 
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use netlink_packet_core::DefaultNla;
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 
-use crate::{Error, Rtnl};
+use crate::addr::as_addr;
+use crate::{Error, Link, Rtnl};
 
 impl Rtnl {
     /// The number that the socket's namespace has for `other`; it is given one if it has none (`ip netns set`).
@@ -27,15 +32,81 @@ impl Rtnl {
         self.nsid(other)?.ok_or(Error::NoAnswer)
     }
 
+    /// The numbers of all other namespaces that have one (`ip netns list-id`).
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn nsids(&mut self) -> Result<Vec<i32>, Error> {
+        let dump = self.dump(&RouteNetlinkMessage::GetNsId(NsidMessage::default()))?;
+        Ok(dump.iter().filter_map(number).collect())
+    }
+
+    /// `ip link show` of the link with this index in the namespace of this number (Linux 4.16); `None` when there is no
+    /// such link, or no namespace of that number any more.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn link_in(&mut self, nsid: i32, index: u32) -> Result<Option<Link>, Error> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        request.attributes = vec![LinkAttribute::Other(target(IFLA_TARGET_NETNSID, nsid))];
+        match self.link_asked(request) {
+            Ok(link) => Ok(Some(link)),
+            Err(error) if error.is_invalid() || error.is_not_found() => Ok(None),
+            Err(Error::LinkNotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `ip link del` of the link with this index in the namespace of this number (Linux 4.16); a link or a namespace that
+    /// is gone is no error.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn link_del_in(&mut self, nsid: i32, index: u32) -> Result<(), Error> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        request.attributes = vec![LinkAttribute::Other(target(IFLA_TARGET_NETNSID, nsid))];
+        match self.change(RouteNetlinkMessage::DelLink(request), 0) {
+            Err(error) if !error.is_invalid() && !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// All addresses of the namespace of this number, or of the socket's own; none when there is no namespace of that
+    /// number any more. Before Linux 4.20 the kernel does not look at the number, and tells the own ones.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn addrs_in(&mut self, nsid: Option<i32>) -> Result<Vec<IpAddr>, Error> {
+        let mut request = AddressMessage::default();
+        let target = nsid.map(|nsid| AddressAttribute::Other(target(IFA_TARGET_NETNSID, nsid)));
+        request.attributes.extend(target);
+        // A container that never rests must not stop others.
+        match self.dump_of(&RouteNetlinkMessage::GetAddress(request), nsid.is_some()) {
+            Ok(dump) => Ok(dump.into_iter().filter_map(as_addr).map(|addr| addr.net.ip()).collect()),
+            Err(error) if error.is_invalid() && nsid.is_some() => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
     fn nsid(&mut self, other: BorrowedFd<'_>) -> Result<Option<i32>, Error> {
         let answer = self.ask(RouteNetlinkMessage::GetNsId(about(other, None)))?;
-        let RouteNetlinkMessage::NewNsId(message) = answer else { return Err(Error::NoAnswer) };
-        let id = message
-            .attributes
-            .iter()
-            .find_map(|attribute| if let NsidAttribute::Id(id) = attribute { Some(*id) } else { None });
-        Ok(id.filter(|id| *id != NOT_ASSIGNED))
+        Ok(number(&answer))
     }
+}
+
+/// The number that an answer tells.
+fn number(answer: &RouteNetlinkMessage) -> Option<i32> {
+    let RouteNetlinkMessage::NewNsId(message) = answer else { return None };
+    let ids = message.attributes.iter();
+    let mut ids =
+        ids.filter_map(|attribute| if let NsidAttribute::Id(id) = attribute { Some(*id) } else { None });
+    ids.next().filter(|id| *id != NOT_ASSIGNED)
+}
+
+fn target(kind: u16, nsid: i32) -> DefaultNla {
+    DefaultNla::new(kind, nsid.to_ne_bytes().to_vec())
 }
 
 fn about(other: BorrowedFd<'_>, id: Option<NsidAttribute>) -> NsidMessage {
@@ -48,3 +119,6 @@ fn about(other: BorrowedFd<'_>, id: Option<NsidAttribute>) -> NsidMessage {
 
 /// `NETNSA_NSID_NOT_ASSIGNED` of `linux/net_namespace.h`.
 const NOT_ASSIGNED: i32 = -1;
+/// `linux/if_link.h` and `linux/if_addr.h`.
+const IFLA_TARGET_NETNSID: u16 = 46;
+const IFA_TARGET_NETNSID: u16 = 10;

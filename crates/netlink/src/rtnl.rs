@@ -3,10 +3,11 @@
 
 use netlink_packet_core::{
     DoneMessage, ErrorMessage, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR,
-    NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
-    NlaBuffer, NlasIterator,
+    NLM_F_REQUEST, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable, Parseable,
 };
 
+use crate::sieve::{each, sieve};
 use crate::{Error, Socket};
 
 /// An rtnetlink connection to the namespace it was opened in, wherever the thread goes later.
@@ -14,6 +15,8 @@ use crate::{Error, Socket};
 pub struct Rtnl {
     socket: Socket,
     sequence: u32,
+    /// Whether a list may be what was seen last.
+    foreign: bool,
 }
 
 impl Rtnl {
@@ -22,7 +25,21 @@ impl Rtnl {
     /// # Errors
     /// [`Error::Socket`].
     pub fn open() -> Result<Self, Error> {
-        Ok(Self { socket: Socket::open()?, sequence: 0 })
+        Ok(Self { socket: Socket::open()?, sequence: 0, foreign: false })
+    }
+
+    /// As [`Rtnl::open`], in a namespace whose owner may change it all the time and would only deceive himself: a list
+    /// that never comes whole is what was seen last, not an error.
+    ///
+    /// # Errors
+    /// [`Error::Socket`].
+    pub fn open_foreign() -> Result<Self, Error> {
+        Ok(Self { foreign: true, ..Self::open()? })
+    }
+
+    /// A number of the connection's namespace that no other gets before the next boot; `None` before Linux 5.14.
+    pub fn netns_cookie(&self) -> Option<u64> {
+        self.socket.netns_cookie()
     }
 
     /// Sends a request that changes something and waits for the acknowledgement. `flags` are added to
@@ -43,16 +60,23 @@ impl Rtnl {
         self.replies::<M>()?.messages.pop().ok_or(Error::NoAnswer)
     }
 
-    /// Dumps, again and again while the kernel says that the dump was interrupted by a change.
+    /// Dumps, again and again while the kernel says that the dump was interrupted by a change. What cannot be decoded is
+    /// left out.
     pub(crate) fn dump<M: Message + Clone>(&mut self, message: &M) -> Result<Vec<M>, Error> {
-        for _ in 0..DUMP_ATTEMPTS {
+        self.dump_of(message, self.foreign)
+    }
+
+    /// As [`Rtnl::dump`], of a namespace that may be `foreign` ([`Rtnl::open_foreign`]) while the socket's own is not.
+    pub(crate) fn dump_of<M: Message + Clone>(
+        &mut self,
+        message: &M,
+        foreign: bool,
+    ) -> Result<Vec<M>, Error> {
+        let attempt = || {
             self.send(message.clone(), NLM_F_REQUEST | NLM_F_DUMP)?;
-            let replies = self.replies::<M>()?;
-            if !replies.interrupted {
-                return Ok(replies.messages);
-            }
-        }
-        Err(Error::DumpInterrupted)
+            self.replies::<M>()
+        };
+        whole(foreign, attempt)
     }
 
     fn send<M: Message>(&mut self, message: M, flags: u16) -> Result<(), Error> {
@@ -88,6 +112,18 @@ pub(crate) trait Message: NetlinkSerializable + NetlinkDeserializable {}
 
 impl<M: NetlinkSerializable + NetlinkDeserializable> Message for M {}
 
+/// The messages of the first attempt that was not interrupted.
+fn whole<M>(foreign: bool, mut attempt: impl FnMut() -> Result<Replies<M>, Error>) -> Result<Vec<M>, Error> {
+    for _ in 1..DUMP_ATTEMPTS {
+        let replies = attempt()?;
+        if !replies.interrupted {
+            return Ok(replies.messages);
+        }
+    }
+    let last = attempt()?;
+    if last.interrupted && !foreign { Err(Error::DumpInterrupted) } else { Ok(last.messages) }
+}
+
 struct Replies<M> {
     messages: Vec<M>,
     interrupted: bool,
@@ -95,37 +131,57 @@ struct Replies<M> {
 
 impl<M: Message> Replies<M> {
     /// Takes one packet; true if it was the last.
-    fn take(&mut self, packet: NetlinkMessage<M>) -> Result<bool, Error> {
+    fn take(&mut self, packet: Packet<M>) -> Result<bool, Error> {
         let NetlinkHeader { flags, .. } = packet.header;
         self.interrupted |= flags & NLM_F_DUMP_INTR != 0;
         let multipart = flags & netlink_packet_core::NLM_F_MULTIPART != 0;
         match packet.payload {
-            NetlinkPayload::InnerMessage(message) => {
+            Ok(NetlinkPayload::InnerMessage(message)) => {
                 self.messages.push(message);
                 Ok(!multipart)
             }
-            NetlinkPayload::Error(error) => acknowledged(&error, flags).map(|()| true),
-            NetlinkPayload::Done(done) => finished(&done).map(|()| true),
-            NetlinkPayload::Noop | NetlinkPayload::Overrun(_) | _ => Ok(false),
+            Ok(NetlinkPayload::Error(error)) => acknowledged(&error, flags).map(|()| true),
+            Ok(NetlinkPayload::Done(done)) => finished(&done).map(|()| true),
+            Ok(NetlinkPayload::Noop | NetlinkPayload::Overrun(_) | _) => Ok(false),
+            // None of many says nothing about the others.
+            Err(_) if multipart => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }
 
-/// The packets of one datagram.
-pub(crate) fn packets<M: Message>(
-    mut datagram: &[u8],
-) -> impl Iterator<Item = Result<NetlinkMessage<M>, Error>> {
+/// One message of a datagram.
+pub(crate) struct Packet<M> {
+    header: NetlinkHeader,
+    pub(crate) payload: Result<NetlinkPayload<M>, Error>,
+}
+
+/// The packets of one datagram, up to the first that says something impossible about its length.
+pub(crate) fn packets<M: Message>(mut datagram: &[u8]) -> impl Iterator<Item = Result<Packet<M>, Error>> {
     std::iter::from_fn(move || {
         if datagram.is_empty() {
             return None;
         }
-        let packet = NetlinkMessage::<M>::deserialize(datagram).map_err(Error::decode);
-        let length = datagram.first_chunk().map_or(0, |length| u32::from_ne_bytes(*length)) as usize;
-        // What cannot be decoded may have a wrong length too: nothing after it counts.
-        let next = if packet.is_ok() { length.next_multiple_of(4) } else { datagram.len() };
-        datagram = datagram.get(next..).unwrap_or_default();
+        let packet = NetlinkBuffer::new_checked(&datagram).map_err(Error::decode);
+        let next = packet.as_ref().map_or(datagram.len(), |packet| packet.length() as usize);
+        let packet = packet.and_then(|packet| {
+            let header = NetlinkHeader::parse(&packet).map_err(Error::decode)?;
+            Ok(Packet { payload: payload(&header, packet), header })
+        });
+        datagram = datagram.get(next.next_multiple_of(4)..).unwrap_or_default();
         Some(packet)
     })
+}
+
+fn payload<M: Message>(
+    header: &NetlinkHeader,
+    packet: NetlinkBuffer<&&[u8]>,
+) -> Result<NetlinkPayload<M>, Error> {
+    if header.message_type < NLMSG_MIN_TYPE {
+        return Ok(NetlinkMessage::<M>::parse(&packet).map_err(Error::decode)?.payload);
+    }
+    let payload = sieve(header.message_type, packet.payload());
+    M::deserialize(header, &payload).map(NetlinkPayload::InnerMessage).map_err(Error::decode)
 }
 
 fn acknowledged(error: &ErrorMessage, flags: u16) -> Result<(), Error> {
@@ -156,10 +212,9 @@ fn after_request(repeated: &[u8], flags: u16) -> &[u8] {
 
 /// `NLMSGERR_ATTR_MSG` among the attributes of an extended acknowledgement.
 fn kernel_text(attributes: &[u8]) -> Option<String> {
-    NlasIterator::new(attributes)
-        .filter_map(|attribute: Result<NlaBuffer<&[u8]>, _>| attribute.ok())
-        .find(|attribute| attribute.kind() == NLMSGERR_ATTR_MSG)
-        .map(|attribute| String::from_utf8_lossy(attribute.value()).trim_end_matches('\0').to_owned())
+    each(attributes)
+        .find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)
+        .map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
 }
 
 /// Decodes every packet of a datagram in every way that this crate knows. For fuzz targets.
@@ -168,8 +223,8 @@ pub fn decode_anything(datagram: &[u8]) {
     use netlink_packet_route::RouteNetlinkMessage as Route;
 
     for packet in packets::<Route>(datagram).flatten() {
-        if let NetlinkPayload::InnerMessage(message) = packet.payload.clone() {
-            decode_message(message);
+        if let Ok(NetlinkPayload::InnerMessage(message)) = &packet.payload {
+            decode_message(message.clone());
         }
         let _ = Replies { messages: Vec::new(), interrupted: false }.take(packet);
     }
@@ -191,6 +246,8 @@ fn decode_message(message: netlink_packet_route::RouteNetlinkMessage) {
 }
 
 const NETLINK_HEADER: usize = 16;
+/// Below are acknowledgements, ends of dumps and their like.
+const NLMSG_MIN_TYPE: u16 = 0x10;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
 /// The Go plugins give up after five interrupted dumps; a busy node deserves a few more.
@@ -202,11 +259,25 @@ mod tests {
 
     use super::*;
 
+    /// A message's header and what it is about, in this machine's byte order.
+    fn datagram(kind: u16, flags: u16, body: &[&[u8]]) -> Vec<u8> {
+        let body = body.concat();
+        let length = u32::try_from(NETLINK_HEADER + body.len()).unwrap();
+        let numbers = [7u32.to_ne_bytes(), 1u32.to_ne_bytes()].concat();
+        [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &numbers, &body].concat()
+    }
+
     /// What Linux 6.18 answers to `ip link set br1 master br0` on a socket with `NETLINK_CAP_ACK` (port number changed).
-    const LOOP: &[u8] = b"\x50\0\0\0\x02\0\0\x03\x07\0\0\0\x01\0\0\0\
-        \xd8\xff\xff\xff\
-        \x28\0\0\0\x13\0\x05\0\x07\0\0\0\0\0\0\0\
-        \x29\0\x01\0Can not enslave a bridge to a bridge\0\0\0\0";
+    fn refusal() -> Vec<u8> {
+        let text = b"Can not enslave a bridge to a bridge\0\0\0\0";
+        let attribute = [41u16.to_ne_bytes(), NLMSGERR_ATTR_MSG.to_ne_bytes()].concat();
+        datagram(2, 0x300, &[&(-libc::ELOOP).to_ne_bytes(), &request(), &attribute, text])
+    }
+
+    fn request() -> Vec<u8> {
+        let kind = [19u16.to_ne_bytes(), 5u16.to_ne_bytes()].concat();
+        [&40u32.to_ne_bytes()[..], &kind, &7u32.to_ne_bytes(), &0u32.to_ne_bytes()].concat()
+    }
 
     fn take(datagram: &[u8]) -> Result<bool, Error> {
         let packet = packets::<RouteNetlinkMessage>(datagram).next().unwrap()?;
@@ -215,28 +286,26 @@ mod tests {
 
     #[test]
     fn refusals_keep_errno_and_the_kernels_text() {
-        let error = take(LOOP).unwrap_err();
+        let error = take(&refusal()).unwrap_err();
         assert_eq!(error.errno(), Some(libc::ELOOP));
         assert_eq!(error.kernel_text(), Some("Can not enslave a bridge to a bridge"));
     }
 
     #[test]
     fn acknowledgements_end_a_request() {
-        let mut ack = LOOP.get(..36).unwrap().to_vec();
-        ack[0] = 36;
-        ack[16..20].fill(0);
+        let ack = datagram(2, 0x300, &[&0i32.to_ne_bytes(), &request()]);
         assert!(take(&ack).unwrap());
     }
 
     #[test]
     fn failed_dumps_are_errors() {
-        let done = [0x14, 0, 0, 0, 3, 0, 2, 0, 7, 0, 0, 0, 1, 0, 0, 0, 0xed, 0xff, 0xff, 0xff];
+        let done = datagram(3, 2, &[&(-libc::ENODEV).to_ne_bytes()]);
         assert_eq!(take(&done).unwrap_err().errno(), Some(libc::ENODEV));
     }
 
     #[test]
     fn a_dump_that_a_change_interrupted_is_noticed_to_its_end() {
-        let done = |flags: u8| [0x14, 0, 0, 0, 3, 0, flags, 0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+        let done = |flags| datagram(3, flags, &[&0i32.to_ne_bytes()]);
         let interrupted = |datagram: &[u8]| {
             let packet = packets::<RouteNetlinkMessage>(datagram).next().unwrap().unwrap();
             let mut replies = Replies { messages: Vec::new(), interrupted: false };
@@ -245,6 +314,39 @@ mod tests {
         };
         assert!(!interrupted(&done(0x02)));
         assert!(interrupted(&done(0x12)));
+    }
+
+    #[test]
+    fn dumps_that_never_come_whole_are_an_error_or_what_was_seen_last() {
+        let restless = |seen: &mut usize| {
+            *seen += 1;
+            Ok(Replies { messages: vec![*seen], interrupted: true })
+        };
+        let mut seen = 0;
+        assert!(matches!(whole(false, || restless(&mut seen)), Err(Error::DumpInterrupted)));
+        assert_eq!(seen, DUMP_ATTEMPTS);
+        assert_eq!(whole(true, || restless(&mut seen)).unwrap(), [2 * DUMP_ATTEMPTS]);
+        let mut rests_at_last = || {
+            seen += 1;
+            Ok(Replies { messages: vec![seen], interrupted: seen != 3 * DUMP_ATTEMPTS })
+        };
+        assert_eq!(whole(false, &mut rests_at_last).unwrap(), [3 * DUMP_ATTEMPTS]);
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_left_out_of_a_list_and_fails_a_question() {
+        let message = |flags: u16| {
+            // An RTM_NEWADDR that is too short, and an end of the dump.
+            let too_short: &[u8] = &[2, 24, 0, 0];
+            [datagram(20, flags, &[too_short]), datagram(3, 2, &[&[0; 4]])].concat()
+        };
+        let ends = |datagram: &[u8]| {
+            let mut replies = Replies { messages: Vec::new(), interrupted: false };
+            let packets = packets::<RouteNetlinkMessage>(datagram);
+            packets.map(|packet| replies.take(packet.unwrap())).collect::<Vec<_>>()
+        };
+        assert!(matches!(ends(&message(2))[..], [Ok(false), Ok(true)]));
+        assert!(matches!(ends(&message(0))[..], [Err(Error::Decode { .. }), Ok(true)]));
     }
 
     #[test]

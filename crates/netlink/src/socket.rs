@@ -27,6 +27,8 @@ pub enum Multicast {
     Ipv6Addr,
     /// `RTNLGRP_IPV6_ROUTE`: IPv6 routes do.
     Ipv6Route,
+    /// `RTNLGRP_NSID`: other namespaces get numbers and lose them, at the latest as they end.
+    Nsid,
 }
 
 impl Socket {
@@ -43,6 +45,9 @@ impl Socket {
         // Kernels before 4.20 lack it: they ignore dump filters, and every filter is applied again here.
         let _ = inner.set_netlink_get_strict_chk(true);
         inner.bind_auto().map_err(Error::socket("bind"))?;
+        // Whoever owns the namespace could fill the receive buffer, and answers would be lost. A connected socket takes
+        // nothing from others (`netlink_getsockbyportid` of net/netlink/af_netlink.c).
+        inner.connect(&SocketAddr::new(KERNEL, 0)).map_err(Error::socket("connect"))?;
         Ok(Self { inner, buffer: vec![0; RECEIVE_BUFFER] })
     }
 
@@ -55,6 +60,7 @@ impl Socket {
             Multicast::Link => RTNLGRP_LINK,
             Multicast::Ipv6Addr => RTNLGRP_IPV6_IFADDR,
             Multicast::Ipv6Route => RTNLGRP_IPV6_ROUTE,
+            Multicast::Nsid => RTNLGRP_NSID,
         };
         self.inner.add_membership(number).map_err(Error::socket("join a group"))
     }
@@ -65,7 +71,7 @@ impl Socket {
     /// [`Error::Socket`].
     pub fn send(&self, datagram: &[u8]) -> Result<(), Error> {
         loop {
-            match self.inner.send_to(datagram, &SocketAddr::new(0, 0), 0) {
+            match self.inner.send(datagram, 0) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => return Err(Error::Socket { operation: "send", source }),
@@ -76,11 +82,11 @@ impl Socket {
     /// Receives one datagram from the kernel, however long it takes. Datagrams of other processes are dropped.
     ///
     /// # Errors
-    /// [`Error::Socket`] (with `ENOBUFS` when notifications were lost), [`Error::Truncated`].
+    /// [`Error::Socket`], with `ENOBUFS` when notifications were lost.
     pub fn receive(&mut self) -> Result<&[u8], Error> {
         loop {
             if let Some(length) = self.receive_once(0)? {
-                return self.buffer.get(..length).ok_or(Error::Truncated { length });
+                return Ok(self.buffer.get(..length).unwrap_or_default());
             }
         }
     }
@@ -92,17 +98,29 @@ impl Socket {
     pub fn receive_until(&mut self, deadline: Instant) -> Result<Option<&[u8]>, Error> {
         while self.readable_until(deadline)? {
             if let Some(length) = self.receive_once(libc::MSG_DONTWAIT)? {
-                return self.buffer.get(..length).map(Some).ok_or(Error::Truncated { length });
+                return Ok(self.buffer.get(..length));
             }
         }
         Ok(None)
     }
 
-    /// The real length of the next datagram, which may exceed the buffer; `None` if it was none of the kernel's.
+    /// The length of the next datagram, which is in the buffer then; `None` if there was none, or none of the kernel's.
     fn receive_once(&mut self, flags: libc::c_int) -> Result<Option<usize>, Error> {
-        let mut buffer = self.buffer.as_mut_slice();
+        let Some((length, sender)) = self.look(self.buffer.len(), libc::MSG_PEEK | flags)? else {
+            return Ok(None);
+        };
+        // Usually all that is left to do is to take it off the queue.
+        let missing = if length > self.buffer.len() { length } else { 0 };
+        self.buffer.resize(self.buffer.len().max(missing), 0);
+        self.look(missing, libc::MSG_DONTWAIT)?;
+        Ok((sender.port_number() == KERNEL).then_some(length))
+    }
+
+    /// The real length of the next datagram, however much of it goes into the first `room` bytes of the buffer.
+    fn look(&mut self, room: usize, flags: libc::c_int) -> Result<Option<(usize, SocketAddr)>, Error> {
+        let mut buffer = self.buffer.get_mut(..room).unwrap_or_default();
         match self.inner.recv_from(&mut buffer, libc::MSG_TRUNC | flags) {
-            Ok((length, sender)) => Ok((sender.port_number() == KERNEL).then_some(length)),
+            Ok(received) => Ok(Some(received)),
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
                 Ok(None)
             }
@@ -110,10 +128,31 @@ impl Socket {
         }
     }
 
-    /// Whether something arrives before `deadline`.
+    /// The kernel's number for the socket's namespace (`SO_NETNS_COOKIE`); `None` before Linux 5.14.
+    pub fn netns_cookie(&self) -> Option<u64> {
+        let mut cookie = 0_u64;
+        let mut length = libc::socklen_t::try_from(size_of::<u64>()).ok()?;
+        // SAFETY: the kernel writes at most `length` bytes to `cookie`, which has as many.
+        let done = unsafe {
+            libc::getsockopt(
+                self.inner.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_NETNS_COOKIE,
+                (&raw mut cookie).cast(),
+                &raw mut length,
+            )
+        };
+        (done == 0).then_some(cookie)
+    }
+
+    /// Whether something arrives before `deadline`. Afterwards nothing counts: whoever owns the namespace could go on
+    /// for ever.
     fn readable_until(&self, deadline: Instant) -> Result<bool, Error> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
             // Rounded up, or the last millisecond would be spent in a busy loop.
             let millis = i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
             let mut poll = libc::pollfd { fd: self.inner.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -139,6 +178,9 @@ impl AsRawFd for Socket {
     }
 }
 
+/// `asm-generic/socket.h`; the same on every architecture with 64 bits that Rust builds for, but sparc64.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+
 /// The port number of the kernel itself.
 const KERNEL: u32 = 0;
 
@@ -146,6 +188,8 @@ const KERNEL: u32 = 0;
 const RTNLGRP_LINK: u32 = 1;
 const RTNLGRP_IPV6_IFADDR: u32 = 9;
 const RTNLGRP_IPV6_ROUTE: u32 = 11;
+const RTNLGRP_NSID: u32 = 28;
 
-/// What the kernel fills at most in one datagram of a dump (`NLMSG_GOODSIZE` up to 32 KiB).
+/// What the kernel fills in one datagram of a dump (`NLMSG_GOODSIZE` up to 32 KiB), unless one message is longer: a link
+/// can have hundreds of names.
 const RECEIVE_BUFFER: usize = 32 * 1024;

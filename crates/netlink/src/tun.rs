@@ -54,7 +54,7 @@ fn set_interface(tun: &File, spec: &TapSpec<'_>) -> Result<(), Error> {
         return Err(Error::Socket { operation: "ioctl TUNSETIFF", source });
     }
     for (place, byte) in request.ifr_name.iter_mut().zip(spec.name.bytes()) {
-        *place = byte.cast_signed();
+        *place = libc::c_char::from_ne_bytes([byte]);
     }
     request.ifr_ifru.ifru_flags = spec.flags();
     // SAFETY: the descriptor is open, and TUNSETIFF reads and writes one `ifreq`, which `request` is.

@@ -48,6 +48,12 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// A thread that may stay in another namespace could not be started.
+    #[error("start a thread for another netns: {}", io_text(source))]
+    Thread {
+        /// The system's answer.
+        source: io::Error,
+    },
     /// A namespace could not be created at, or deleted from, a path.
     #[error("{operation} netns \"{}\": {}", path.display(), io_text(source))]
     Persist {
@@ -74,6 +80,7 @@ impl Error {
             | Self::Open { source, .. }
             | Self::Enter { source, .. }
             | Self::Current { source }
+            | Self::Thread { source }
             | Self::Persist { source, .. } => source.raw_os_error(),
         }
     }

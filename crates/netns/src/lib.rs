@@ -2,8 +2,9 @@
 //! Network namespaces (open, enter, compare, create) and the sysctls inside them.
 //!
 //! Owns every `setns` and `unshare` of the repository. Must never know about links, addresses or plugins.
-//! Invariant: a thread that entered a namespace through this crate is back in its own one when the call returns; if it
-//! cannot go back, the process aborts rather than run on in the wrong namespace.
+//! Invariant: a thread that entered a namespace through this crate is back in its own one when the call returns. One that
+//! could not come back does not go; should the way back be closed meanwhile, the process aborts rather than run on in the
+//! wrong namespace.
 
 pub mod errno;
 mod error;
@@ -12,5 +13,5 @@ mod persistent;
 pub mod sysctl;
 
 pub use error::Error;
-pub use netns::{Entered, Identity, NetNs, is_current};
+pub use netns::{Identity, NetNs, is_current};
 pub use persistent::{create_at, delete_at};

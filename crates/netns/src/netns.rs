@@ -2,15 +2,14 @@
 //! One network namespace as an open file: checks, identity, entering and coming back.
 #![expect(clippy::disallowed_methods, reason = "the only home of setns and unshare")]
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, statfs};
+use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
 
 use crate::Error;
 
@@ -28,12 +27,16 @@ pub struct Identity {
     inode: u64,
 }
 
-/// The calling thread is inside another namespace until this is dropped. Not `Send`: namespaces belong to threads.
-#[must_use = "the thread returns to its namespace when this is dropped"]
-#[derive(Debug)]
-pub struct Entered {
+/// The calling thread is inside another namespace until this is dropped.
+struct Entered {
     home: NetNs,
-    not_send: PhantomData<*const ()>,
+}
+
+impl Identity {
+    /// Device and inode.
+    pub fn numbers(self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
 }
 
 impl NetNs {
@@ -43,13 +46,15 @@ impl NetNs {
     /// [`Error::Statfs`] (its `ENOENT` case is [`Error::is_gone`]), [`Error::NotANamespace`], [`Error::Open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let stat = statfs(path)
-            .map_err(|errno| Error::Statfs { path: path.to_path_buf(), source: io::Error::from(errno) })?;
-        let magic = stat.filesystem_type();
+        let unread = |source| Error::Statfs { path: path.to_path_buf(), source };
+        // One look: what is asked about is what is opened. Whatever it is, it is not opened for more before it is known.
+        let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).map_err(unread)?;
+        let magic = fstatfs(&found).map_err(|errno| unread(io::Error::from(errno)))?.filesystem_type();
         if magic != NSFS_MAGIC && magic != PROC_SUPER_MAGIC {
             return Err(Error::NotANamespace { path: path.to_path_buf(), magic: format!("{:x}", magic.0) });
         }
-        let file = File::open(path).map_err(|source| Error::Open { path: path.to_path_buf(), source })?;
+        let again = format!("/proc/thread-self/fd/{}", found.as_raw_fd());
+        let file = File::open(again).map_err(|source| Error::Open { path: path.to_path_buf(), source })?;
         Ok(Self { file, path: path.to_path_buf() })
     }
 
@@ -67,7 +72,7 @@ impl NetNs {
     /// caller's namespace does not change. Equivalent of the reference's `TempNetNS`.
     ///
     /// # Errors
-    /// [`Error::Persist`] with the operation `create`; [`Error::Current`].
+    /// [`Error::Persist`] with the operation `create`; [`Error::Current`], [`Error::Thread`].
     pub fn anonymous() -> Result<Self, Error> {
         on_own_thread(|| {
             unshare_net().map_err(|source| Error::Persist {
@@ -76,7 +81,7 @@ impl NetNs {
                 source,
             })?;
             Self::current()
-        })
+        })?
     }
 
     /// The path the namespace was opened by, as given.
@@ -101,25 +106,32 @@ impl NetNs {
         Ok(self.identity()? == Self::current()?.identity()?)
     }
 
-    /// Moves the calling thread into the namespace; dropping the result moves it back.
+    /// Runs `work` inside the namespace and returns from it, whatever `work` returns. A thread that is there already needs
+    /// no privilege for it. One that could not come back, because its own namespace belongs to a user namespace that it is
+    /// not privileged in, stays where it is: the work is done on another, which ends inside (as all of the reference's).
     ///
     /// # Errors
-    /// [`Error::Current`], [`Error::Enter`]. The thread has not moved then.
-    pub fn enter(&self) -> Result<Entered, Error> {
+    /// [`Error::Current`], [`Error::Enter`], [`Error::Thread`]; `work` has not run then.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         let home = Self::current()?;
-        setns(&self.file, CloneFlags::CLONE_NEWNET)
-            .map_err(|errno| Error::Enter { path: self.path.clone(), source: io::Error::from(errno) })?;
-        Ok(Entered { home, not_send: PhantomData })
+        if self.identity()? == home.identity()? {
+            return Ok(work());
+        }
+        // Where the thread is: the kernel asks for the same privilege as on the way back.
+        if home.set().is_err() {
+            return on_own_thread(|| self.move_in().map(|()| work()))?;
+        }
+        self.move_in()?;
+        let _inside = Entered { home };
+        Ok(work())
     }
 
-    /// Runs `work` inside the namespace, on the calling thread, and always returns from it, whatever `work` returns.
-    /// A thread that is there already needs no privilege for it.
-    ///
-    /// # Errors
-    /// As [`NetNs::enter`]; `work` has not run then.
-    pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, Error> {
-        let _inside = if self.same_as_current()? { None } else { Some(self.enter()?) };
-        Ok(work())
+    fn move_in(&self) -> Result<(), Error> {
+        self.set().map_err(|source| Error::Enter { path: self.path.clone(), source })
+    }
+
+    fn set(&self) -> io::Result<()> {
+        setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(io::Error::from)
     }
 }
 
@@ -135,17 +147,11 @@ impl AsRawFd for NetNs {
     }
 }
 
-impl Entered {
-    /// The namespace the thread came from and will return to: the host's, while a plugin is inside a container's.
-    pub fn home(&self) -> &NetNs {
-        &self.home
-    }
-}
-
 impl Drop for Entered {
     fn drop(&mut self) {
-        if setns(&self.home.file, CloneFlags::CLONE_NEWNET).is_err() {
-            // Going on would configure the wrong namespace, and there is nobody to return an error to.
+        if self.home.set().is_err() {
+            // It was possible a moment ago. Going on would configure the wrong namespace, and there is nobody to return
+            // an error to.
             std::process::abort();
         }
     }
@@ -162,9 +168,11 @@ pub(crate) fn unshare_net() -> io::Result<()> {
 }
 
 /// Runs `work` on a thread of its own and passes a panic on.
-pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     std::thread::scope(|scope| {
-        scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let thread = std::thread::Builder::new().spawn_scoped(scope, work);
+        let thread = thread.map_err(|source| Error::Thread { source })?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 

@@ -14,7 +14,8 @@ use crate::{Error, NetNs};
 /// `/run/netns`). The calling thread stays where it is.
 ///
 /// # Errors
-/// [`Error::Persist`]: the file exists already, no permission, no such directory. Nothing is left behind.
+/// [`Error::Persist`]: the file exists already, no permission, no such directory; [`Error::Thread`]. Nothing is left
+/// behind.
 pub fn create_at(path: impl AsRef<Path>) -> Result<NetNs, Error> {
     let path = path.as_ref();
     File::create_new(path).map_err(|source| persist("create", path, source))?;
@@ -23,7 +24,7 @@ pub fn create_at(path: impl AsRef<Path>) -> Result<NetNs, Error> {
         mount(Some(CURRENT), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
             .map_err(|errno| persist("mount", path, io::Error::from(errno)))
     });
-    bound.and_then(|()| NetNs::open(path)).inspect_err(|_| {
+    bound.flatten().and_then(|()| NetNs::open(path)).inspect_err(|_| {
         // The error at hand says more than one about the empty file.
         let _ = delete_at(path);
     })

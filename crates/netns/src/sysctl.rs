@@ -96,7 +96,7 @@ pub fn write(name: &str, value: &str) -> Result<(), Error> {
 /// Returns whether it was written.
 ///
 /// # Errors
-/// As [`read`] and [`write`].
+/// As [`read`] and [`write()`].
 pub fn ensure(name: &str, value: &str) -> Result<bool, Error> {
     if read(name)? == value {
         return Ok(false);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Entering, comparing, creating and deleting namespaces, and sysctls inside them.
 
+use std::process::Command;
+
 use cnibox_netns::{Error, NetNs, create_at, delete_at, is_current, sysctl};
 use cnibox_testkit::sandbox;
 
@@ -21,18 +23,43 @@ fn running_inside_a_namespace_always_returns() {
 }
 
 #[test]
-fn guards_know_the_way_home_and_nest() {
+fn runs_nest() {
     sandbox(|net| {
         let (one, two) = (net.container(), net.container());
-        let outer = one.netns.enter().unwrap();
-        assert_eq!(outer.home().identity().unwrap(), net.netns().identity().unwrap());
-        let inner = two.netns.enter().unwrap();
-        assert!(is_current(&two.path) && !is_current(&one.path));
-        drop(inner);
-        assert!(is_current(&one.path));
-        drop(outer);
+        let inner = || assert!(is_current(&two.path) && !is_current(&one.path));
+        let outer = || {
+            two.netns.run(inner).unwrap();
+            assert!(is_current(&one.path));
+        };
+        one.netns.run(outer).unwrap();
         assert!(net.netns().same_as_current().unwrap());
     });
+}
+
+/// The caller becomes the root of a user namespace that owns the container's namespace and not its own.
+#[test]
+fn a_thread_that_could_not_come_back_does_not_go() {
+    sandbox(|net| {
+        let child = std::env::current_exe().unwrap();
+        let inner = ["--exact", "inside_of_a_user_namespace", "--ignored", "--nocapture"];
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--"]).arg(child).args(inner);
+        let output = net.netns().run(|| command.output().unwrap()).unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && stdout.contains("1 passed"), "{output:?}");
+    });
+}
+
+/// Run by the test before it.
+#[test]
+#[ignore = "wants a user namespace of its own"]
+fn inside_of_a_user_namespace() {
+    let home = NetNs::current().unwrap().identity().unwrap();
+    let pod = NetNs::anonymous().unwrap();
+    assert!(pod.run(|| pod.same_as_current().unwrap()).unwrap());
+    let failed: Result<(), &str> = pod.run(|| Err("early")).unwrap();
+    assert!(failed.is_err());
+    assert_eq!(NetNs::current().unwrap().identity().unwrap(), home);
 }
 
 #[test]

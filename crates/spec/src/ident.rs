@@ -174,10 +174,50 @@ impl std::fmt::Display for NetworkName {
     }
 }
 
-/// One live attachment, as GC is told of them in `cni.dev/valid-attachments` (CNI spec, section "GC").
+/// One attachment: an interface of a container on a network. What CNI calls the same attachment has the same three
+/// names (CNI spec, section "Attachment parameters").
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attachment {
+    /// The network's name.
+    pub network: NetworkName,
+    /// The container's ID.
+    pub container: ContainerId,
+    /// The interface's name in the container.
+    pub ifname: IfName,
+}
+
+impl Attachment {
+    /// Checks the three names.
+    ///
+    /// # Errors
+    /// The first [`IdentError`].
+    pub fn new(network: &str, container: &str, ifname: &str) -> Result<Self, IdentError> {
+        Ok(Self {
+            network: NetworkName::new(network)?,
+            container: ContainerId::new(container)?,
+            ifname: IfName::new(ifname)?,
+        })
+    }
+
+    /// Whether a list of the network's living attachments has this one.
+    #[must_use]
+    pub fn is_among(&self, living: &[LiveAttachment]) -> bool {
+        let names = (self.container.as_str(), self.ifname.as_str());
+        living.iter().any(|live| (live.container_id.as_str(), live.ifname.as_str()) == names)
+    }
+}
+
+/// `<network>/<container>/<interface>`: no name has a slash.
+impl std::fmt::Display for Attachment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}/{}", self.network, self.container, self.ifname)
+    }
+}
+
+/// One live attachment of a network, as GC is told of them in `cni.dev/valid-attachments` (CNI spec, section "GC").
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename = "GCAttachment", default)]
-pub struct Attachment {
+pub struct LiveAttachment {
     /// The container's ID.
     #[serde(rename = "containerID")]
     pub container_id: String,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A network of several plugins, run as libcni runs it.
 
+use std::ffi::OsString;
+
 use serde_json::{Map, Value, json};
 
 use crate::{Container, Outcome, Sandbox};
@@ -14,6 +16,7 @@ pub struct Chain<'a> {
     plugins: Vec<Map<String, Value>>,
     runtime_config: Map<String, Value>,
     args: String,
+    env: Vec<(String, OsString)>,
 }
 
 /// An attachment of a pod: what libcni caches between ADD and DEL.
@@ -41,6 +44,7 @@ impl<'a> Chain<'a> {
             plugins: plugins.iter().map(|plugin| plugin.as_object().cloned().expect("an object")).collect(),
             runtime_config: Map::new(),
             args: String::new(),
+            env: Vec::new(),
         }
     }
 
@@ -55,6 +59,13 @@ impl<'a> Chain<'a> {
     #[must_use]
     pub fn args(mut self, args: &str) -> Self {
         args.clone_into(&mut self.args);
+        self
+    }
+
+    /// Sets a variable of every call's environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.env.push((name.to_owned(), value.into()));
         self
     }
 
@@ -130,6 +141,7 @@ impl<'a> Chain<'a> {
     ) -> Outcome {
         let conf = Value::Object(self.conf(plugin, prev)).to_string();
         let call = self.net.call(kind(plugin), verb, &conf).pod(pod).env("CNI_IFNAME", ifname);
+        let call = self.env.iter().fold(call, |call, (name, value)| call.env(name, value));
         if self.args.is_empty() { call.run() } else { call.env("CNI_ARGS", &self.args).run() }
     }
 

@@ -2,7 +2,9 @@
 //! A thread with a network and a mount namespace of its own, and pods inside it.
 
 use std::cell::Cell;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,7 +39,13 @@ pub struct Container {
 /// # Panics
 /// If the test does, and if namespaces cannot be made although `REQUIRE_NETNS=1`; without that the test is skipped.
 pub fn sandbox(test: impl FnOnce(&Sandbox) + Send) {
-    let outcome = std::thread::scope(|scope| scope.spawn(|| Sandbox::enter().map(|net| test(&net))).join());
+    // Named as the test's own, so that what is skipped or fails in there says which test that was.
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    let outcome = std::thread::scope(|scope| {
+        let inside = || Sandbox::enter().map(|net| test(&net));
+        let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, inside);
+        thread.expect("start the sandbox's thread").join()
+    });
     match outcome {
         Ok(Ok(())) => {}
         Ok(Err(reason)) => skip(&reason),
@@ -45,15 +53,14 @@ pub fn sandbox(test: impl FnOnce(&Sandbox) + Send) {
     }
 }
 
-/// Says that a test cannot run here; under `REQUIRE_NETNS=1` that is a failure.
+/// Says that a test cannot run here; under `REQUIRE_NETNS=1` that is a failure. `scripts/test` lists what was skipped.
 ///
 /// # Panics
 /// Under `REQUIRE_NETNS=1`.
-#[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
 pub fn skip(reason: &str) {
     let required = std::env::var("REQUIRE_NETNS").is_ok_and(|value| value == "1");
     assert!(!required, "cannot run here: {reason}");
-    eprintln!("SKIP: {reason}");
+    note(reason);
 }
 
 /// Says that a test cannot run because the running kernel was built without something. `scripts/test` runs such tests
@@ -61,11 +68,34 @@ pub fn skip(reason: &str) {
 ///
 /// # Panics
 /// Under `REQUIRE_FULL_KERNEL=1`.
-#[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
 pub fn lacks(feature: &str) {
     let required = std::env::var("REQUIRE_FULL_KERNEL").is_ok_and(|value| value == "1");
     assert!(!required, "the complete kernel has no {feature}");
-    eprintln!("SKIP: the kernel has no {feature}; scripts/test runs this in a complete one");
+    note(&format!("the kernel has no {feature}; `scripts/test all` runs this in a complete one"));
+}
+
+/// Says that a test cannot run because the running kernel has something. `scripts/test` runs such tests again in a kernel
+/// that was built without it, with `REQUIRE_LACKING_KERNEL=1`, and there it is a failure.
+///
+/// # Panics
+/// Under `REQUIRE_LACKING_KERNEL=1`.
+pub fn has(feature: &str) {
+    let required = std::env::var("REQUIRE_LACKING_KERNEL").is_ok_and(|value| value == "1");
+    assert!(!required, "the lacking kernel has {feature}");
+    note(&format!("the kernel has {feature}; `scripts/test all` runs this in one that has not"));
+}
+
+/// Tells people, and the file that `CNIBOX_SKIPS` names: what a test that passes prints is shown to nobody.
+#[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
+fn note(reason: &str) {
+    let thread = std::thread::current();
+    let line = format!("{}: {reason}\n", thread.name().unwrap_or("a thread of a test"));
+    eprint!("SKIP: {line}");
+    if let Some(path) = std::env::var_os("CNIBOX_SKIPS") {
+        let mut file = File::options().append(true).create(true).open(path).expect("open CNIBOX_SKIPS");
+        // In one call, so that tests that run at the same time do not mix their lines.
+        file.write_all(line.as_bytes()).expect("write to CNIBOX_SKIPS");
+    }
 }
 
 impl Sandbox {
@@ -75,10 +105,12 @@ impl Sandbox {
             .map_err(|errno| format!("unshare network and mount namespaces: {errno}"))?;
         mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
             .map_err(|errno| format!("make mounts private: {errno}"))?;
+        let own = own_directories();
         for dir in ["/run", "/var/lib"] {
             mount(Some("tmpfs"), dir, Some("tmpfs"), MsFlags::empty(), None::<&str>)
                 .map_err(|errno| format!("mount tmpfs on {dir}: {errno}"))?;
         }
+        own.iter().filter(|(path, _)| !path.exists()).try_for_each(bring_back)?;
         // In the private /run, so that it disappears with the mount namespace, also after a panic.
         let dir = PathBuf::from("/run/testkit");
         for dir in [dir.as_path(), Path::new("/run/netns")] {
@@ -141,6 +173,25 @@ impl Sandbox {
         let output = pod.netns.run(|| Command::new(program).args(args).output()).expect("enter the pod");
         printed(program, args, output)
     }
+}
+
+/// The sources and what is built of them, open: they may lie below a directory that the sandbox hides.
+fn own_directories() -> Vec<(PathBuf, File)> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(Path::to_owned);
+    let test = std::env::current_exe().ok();
+    // TARGET/TRIPLE/PROFILE/deps/TEST
+    let built = test.as_deref().and_then(|test| test.ancestors().nth(4)).map(Path::to_owned);
+    let both = sources.into_iter().chain(built);
+    both.filter_map(|path| File::open(&path).ok().map(|open| (path, open))).collect()
+}
+
+/// Binds an open directory to the path that it had.
+fn bring_back((path, open): &(PathBuf, File)) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("bring {} back: {error}", path.display());
+    fs::create_dir_all(path).map_err(|error| failed(&error))?;
+    let hidden = format!("/proc/self/fd/{}", open.as_raw_fd());
+    mount(Some(hidden.as_str()), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        .map_err(|errno| failed(&errno))
 }
 
 fn printed(program: &str, args: &[&str], output: std::io::Result<std::process::Output>) -> String {

@@ -10,6 +10,7 @@ use std::process::Command;
 use cnibox_netns::NetNs;
 use serde_json::Value;
 
+use crate::settle::settle;
 use crate::{Container, Sandbox, diff};
 
 /// Links, addresses, routes, rules, packet filter and state files of a namespace, without what changes by itself
@@ -38,6 +39,7 @@ impl Sandbox {
 
 impl Snapshot {
     fn of(netns: &NetNs) -> Self {
+        settle(netns);
         let sections = COMMANDS.iter().map(|(name, command, normal)| {
             let printed = netns.run(|| output(command)).expect("enter the namespace");
             (format!("{name}: {}", command.join(" ")), normal(&printed))
@@ -106,10 +108,12 @@ fn objects(printed: &str) -> Vec<String> {
     }
 }
 
-/// The kernel's own route to a link-local address, which appears when duplicate address detection is over.
+/// The kernel's own routes to an IPv6 address and to its network's anycast address, which appear when duplicate address
+/// detection is over; the addresses themselves are compared anyway.
 fn follows_dad(object: &Value) -> bool {
-    let dst = object["dst"].as_str().unwrap_or_default();
-    object["table"] == "local" && dst.starts_with("fe80:") && object["protocol"] == "kernel"
+    let is_ipv6 = object["dst"].as_str().is_some_and(|dst| dst.contains(':') && !dst.contains('/'));
+    let is_own = object["type"] == "local" || object["type"] == "anycast";
+    object["table"] == "local" && object["protocol"] == "kernel" && is_ipv6 && is_own
 }
 
 /// Without the members that change by themselves.
@@ -213,6 +217,13 @@ mod tests {
         );
         assert_eq!(ruleset("  counter packets 1 bytes 84 drop"), ["  counter drop"]);
         assert_eq!(objects(r#"[{"a":1,"i":[{"tentative":true}]},{}]"#), [r#"{"a":1,"i":[{}]}"#]);
+    }
+
+    #[test]
+    fn what_follows_duplicate_address_detection_does_not_count() {
+        let own = r#"{"type":"local","dst":"fd00::1","dev":"a","table":"local","protocol":"kernel"}"#;
+        let mine = r#"{"type":"unicast","dst":"fd00::1","dev":"a","protocol":"boot"}"#;
+        assert_eq!(objects(&format!("[{own},{mine}]")).len(), 1);
     }
 
     #[test]

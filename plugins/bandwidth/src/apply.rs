@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD: filters and the IFB device, taken back when something fails.
 
-use cnibox_harness::{AddArgs, Plugin, Request};
+use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{Error, Link, Tbf};
 use cnibox_spec::{CniResult, Interface};
-use cnibox_sys::{Coded, Failure, Memo, Memory, Owner, Place, Stage, Sys, Txn, Undo};
+use cnibox_sys::{Coded, Failure, Mark, Place, Stage, Sys, Txn, Undo, UndoStep};
 use thiserror::Error as ThisError;
 
 use crate::config::Config;
-use crate::{Bandwidth, host_link, plan};
+use crate::{host_link, plan};
 
 /// What the kernel refused.
 #[derive(Debug, ThisError)]
@@ -33,10 +33,8 @@ pub(crate) fn add(
     previous: &CniResult,
     sys: &mut Sys<'_>,
 ) -> Result<CniResult, Failure> {
-    let AddArgs { container, ifname, .. } = &request.args;
+    let attachment = &request.args.attachment;
     let host = host_link(sys, &request.args, &previous.interfaces)?;
-    let owner = Owner::new(&request.conf.network, container, ifname);
-    let attachment = Memo::new(&request.conf.network, container, ifname);
     let mut result = previous.clone();
     Txn::run(sys, |tx| {
         if let Some(limit) = request.config.ingress {
@@ -46,12 +44,10 @@ pub(crate) fn add(
             root_tbf(tx, host.index, limit.tbf(), ApplyError::Ingress)?;
         }
         if let Some(limit) = request.config.egress {
-            let name = plan::ifb_name(request.conf.network.as_str(), container.as_str());
-            let ifb = ifb(tx, &name, host.mtu, &owner, attachment)?;
+            let name = plan::ifb_name(attachment.network.as_str(), attachment.container.as_str());
+            let ifb = ifb(tx, &name, host.mtu, &Mark::of(attachment))?;
             redirect(tx, host.index, ifb.index)?;
             root_tbf(tx, ifb.index, limit.tbf(), ApplyError::Egress)?;
-            let alias = owner.alias(Stage::Ready);
-            tx.shared(|sys| Ok::<_, Failure>(sys.host()?.link_set_alias(ifb.index, &alias)?))?;
             result.interfaces.push(Interface { mac: ifb.mac_text(), name, ..Interface::default() });
         }
         Ok(result)
@@ -64,41 +60,22 @@ fn root_tbf(
     tbf: Tbf,
     refused: fn(Error) -> ApplyError,
 ) -> Result<(), Failure> {
-    tx.step(Undo::Discipline { link, ingress: false }, |sys| {
+    tx.step(Discipline { link, ingress: false }, |sys| {
         sys.host()?.qdisc_add_tbf(link, tbf).map_err(|error| Failure::from(refused(error)))
     })
 }
 
-/// Makes the IFB device, in place of one that an ADD of the same attachment left unfinished. Until it bears its owner's
-/// mark, the memory tells whose it is.
-fn ifb(
-    tx: &mut Txn<'_, '_>,
-    name: &str,
-    mtu: u32,
-    owner: &Owner,
-    mut attachment: Memo,
-) -> Result<Link, Failure> {
-    let memory = Memory::of(Bandwidth::NAME);
-    let earlier = memory.recall(&attachment);
-    attachment.notes = vec![name.to_owned()];
-    memory.note(&attachment);
-    let made = make_ifb(tx, name, mtu, owner, earlier.as_ref());
-    memory.forget(&attachment);
-    made
-}
-
-fn make_ifb(
-    tx: &mut Txn<'_, '_>,
-    name: &str,
-    mtu: u32,
-    owner: &Owner,
-    earlier: Option<&Memo>,
-) -> Result<Link, Failure> {
+/// Makes the IFB device, in place of one that an ADD of the same attachment left when it was killed. Until the device
+/// bears its owner's mark, the ledger tells whose it is.
+fn ifb(tx: &mut Txn<'_, '_>, name: &str, mtu: u32, mark: &Mark) -> Result<Link, Failure> {
+    let announced = tx.sys().notes().iter().any(|note| note == name) && !tx.sys().has_finished();
+    tx.note(vec![name.to_owned()])?;
     tx.step(Undo::Link { place: Place::Host, name: name.to_owned() }, |sys| {
         let rtnl = sys.host()?;
         let mut made = rtnl.link_add_ifb(name, mtu);
-        if made.as_ref().is_err_and(Error::is_exists)
-            && is_unfinished(rtnl.link_by_name_if_present(name)?, owner, earlier)
+        if announced
+            && made.as_ref().is_err_and(Error::is_exists)
+            && rtnl.link_by_name_if_present(name)?.is_some_and(|link| is_left(&link, mark))
         {
             rtnl.link_del_by_name_if_present(name)?;
             made = rtnl.link_add_ifb(name, mtu);
@@ -108,26 +85,44 @@ fn make_ifb(
     tx.shared(|sys| {
         let rtnl = sys.host()?;
         let link = rtnl.link_by_name(name)?;
-        rtnl.link_set_alias(link.index, &owner.alias(Stage::Pending))?;
+        rtnl.link_set_alias(link.index, &mark.alias(Stage::Ready))?;
         Ok::<_, Failure>(link)
     })
 }
 
-fn is_unfinished(found: Option<Link>, owner: &Owner, earlier: Option<&Memo>) -> bool {
-    found.is_some_and(|link| match owner.stage_of(&link) {
-        Some(Stage::Pending | Stage::Failed) => true,
-        Some(Stage::Ready) => false,
-        None => earlier.is_some_and(|memo| memo.announces(&link)),
-    })
+fn is_left(link: &Link, mark: &Mark) -> bool {
+    link.is_kind("ifb")
+        && (mark.stage_of(link).is_some() || link.alias.as_deref().unwrap_or_default().is_empty())
 }
 
 /// Everything that comes in by `host` goes out by `ifb`, and from there back to where it was going. The reference
 /// installs the action twice, of which the kernel runs only the first.
 fn redirect(tx: &mut Txn<'_, '_>, host: u32, ifb: u32) -> Result<(), Failure> {
-    tx.step(Undo::Discipline { link: host, ingress: true }, |sys| {
+    tx.step(Discipline { link: host, ingress: true }, |sys| {
         sys.host()?.qdisc_add_ingress(host).map_err(|error| Failure::from(ApplyError::IngressQdisc(error)))
     })?;
     tx.shared(|sys| {
         sys.host()?.filter_add_redirect(host, ifb).map_err(|error| Failure::from(ApplyError::Filter(error)))
     })
+}
+
+/// Removes a queueing discipline that was added to a link of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Discipline {
+    /// The link's index.
+    link: u32,
+    /// Whether it is the ingress discipline, with its filters, or the root.
+    ingress: bool,
+}
+
+impl UndoStep for Discipline {
+    fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let rtnl = sys.host()?;
+        let removed = if self.ingress {
+            rtnl.qdisc_del_ingress_if_present(self.link)
+        } else {
+            rtnl.qdisc_del_root_if_present(self.link)
+        };
+        Ok(removed.map(drop)?)
+    }
 }

@@ -2,8 +2,8 @@
 //! The configuration: limits of both directions, from the network's configuration or else from the runtime.
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, DecodeError, Json, PrevResultError};
-use cnibox_sys::{Coded, Verb};
+use cnibox_spec::{CniResult, Code, DecodeError, Json, PrevResultError, Verb};
+use cnibox_sys::Coded;
 use serde::Deserialize;
 use thiserror::Error;
 

@@ -2,7 +2,8 @@
 //! DEL and GC: the IFB device. The filters of the host's veth go with it.
 
 use cnibox_harness::{DelArgs, GcArgs, Plugin, Request};
-use cnibox_sys::{Failure, Memo, Memory, Owner, Sys, is_stale};
+use cnibox_netlink::Link;
+use cnibox_sys::{Failure, Ledger, Mark, Sys};
 
 use crate::Bandwidth;
 use crate::config::Config;
@@ -12,16 +13,14 @@ use crate::plan::ifb_name;
 /// same network fails its ADD. DEL after that must leave the first one's device alone: without it the first one's
 /// traffic would be dropped.
 pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let DelArgs { container, ifname, .. } = &request.args;
-    let network = &request.conf.network;
-    let name = ifb_name(network.as_str(), container.as_str());
+    let DelArgs { attachment, .. } = &request.args;
+    let name = ifb_name(attachment.network.as_str(), attachment.container.as_str());
     let rtnl = sys.host()?;
     if let Some(ifb) = rtnl.link_by_name_if_present(&name)?
-        && !Owner::new(network, container, ifname).is_another(&ifb)
+        && !Mark::of(attachment).is_another(&ifb)
     {
         rtnl.link_del_by_name_if_present(&name)?;
     }
-    Memory::of(Bandwidth::NAME).forget(&Memo::new(network, container, ifname));
     Ok(())
 }
 
@@ -29,18 +28,18 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
 /// tells whose they are; they stay.
 pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let Request { conf, args, .. } = request;
-    let rtnl = sys.host()?;
-    let mut links = rtnl.links()?;
-    links.retain(|link| link.is_kind("ifb") && is_stale(link, &conf.network, &args.valid));
-    let mut failures = Vec::new();
-    for link in links {
-        failures.extend(rtnl.link_del_by_name_if_present(&link.name).err().map(Failure::from));
-    }
-    let memory = Memory::of(Bandwidth::NAME);
-    for memo in memory.stale(&conf.network, &args.valid) {
-        match sys.announced_links_del(&memo) {
-            Ok(()) => memory.forget(&memo),
-            Err(failure) => failures.push(failure),
+    let mut links = sys.host()?.links()?;
+    links.retain(|link| link.is_kind("ifb"));
+    let deleted = sys.stale_links_del(&links, &conf.network, &args.valid);
+    let mut failures = Vec::from_iter(deleted.err());
+    for record in Ledger::of_host().stale(&conf.network, &args.valid) {
+        for name in record.notes(Bandwidth::NAME) {
+            let rtnl = sys.host()?;
+            let is_unmarked =
+                |link: &&Link| link.name == *name && link.alias.as_deref().unwrap_or_default().is_empty();
+            if links.iter().any(|link| is_unmarked(&link)) {
+                failures.extend(rtnl.link_del_by_name_if_present(name).err().map(Failure::from));
+            }
         }
     }
     Failure::collect(failures)

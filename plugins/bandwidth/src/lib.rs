@@ -11,7 +11,7 @@ mod config;
 mod detach;
 mod plan;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{Error, Link, Tbf};
 use cnibox_spec::{CniResult, CniVersion, Interface};
 use cnibox_sys::{Coded, Failure, Place, Sys};
@@ -47,6 +47,7 @@ impl Coded for BandwidthError {}
 
 impl Plugin for Bandwidth {
     const NAME: &'static str = "bandwidth";
+    const ROLE: Role = Role::Chained;
     /// 0.3.0 and later: older results list no interfaces.
     const VERSIONS: &'static [CniVersion] = CniVersion::ALL.split_at(2).1;
     type Config = Config;
@@ -74,7 +75,8 @@ impl Plugin for Bandwidth {
             expect_tbf(sys, host.index, limit.tbf())?;
         }
         if let Some(limit) = request.config.egress {
-            let name = plan::ifb_name(request.conf.network.as_str(), request.args.container.as_str());
+            let name =
+                plan::ifb_name(request.conf.network.as_str(), request.args.attachment.container.as_str());
             let ifb = sys.host()?.link_by_name(&name).map_err(BandwidthError::NoIfb)?;
             expect_tbf(sys, ifb.index, limit.tbf())?;
         }
@@ -111,7 +113,7 @@ fn host_link(sys: &mut Sys<'_>, args: &AddArgs, interfaces: &[Interface]) -> Res
     if interfaces.is_empty() {
         return Err(BandwidthError::NoInterfaces.into());
     }
-    let ifname = args.ifname.as_str();
+    let ifname = args.attachment.ifname.as_str();
     let pod = sys
         .rtnl(Place::Pod)?
         .link_by_name(ifname)

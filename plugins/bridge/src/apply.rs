@@ -12,7 +12,6 @@ use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, Veth, random_name};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
-use crate::memo::Notebook;
 use crate::plan::{self, BridgePlan, Layer2, Layer3, PortPlan};
 use crate::spoof::SpoofCheck;
 
@@ -97,9 +96,9 @@ pub(crate) fn bridge(sys: &mut Sys<'_>, plan: &BridgePlan) -> Result<Link, Failu
 }
 
 /// Makes the pair.
-pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &Layer2, notebook: &Notebook) -> Result<Veth, Failure> {
+pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &Layer2) -> Result<Veth, Failure> {
     let undo = Undo::Link { place: Place::Pod, name: plan.veth.ifname.to_string() };
-    tx.step(undo, |sys| sys.veth_add_announced(&plan.veth, &|_, name| notebook.announce(name)))
+    tx.step(undo, |sys| sys.veth_add(&plan.veth))
 }
 
 /// Attaches the pair's host end to the bridge and marks it with `alias`.
@@ -142,6 +141,8 @@ fn port(sys: &mut Sys<'_>, link: &Link, plan: &PortPlan) -> Result<(), Failure> 
 /// Lets nothing but the container's own MAC in by its port.
 pub(crate) fn spoof_check(tx: &mut Txn<'_, '_>, check: &SpoofCheck, veth: &Veth) -> Result<(), Failure> {
     let mac = veth.pod.mac.ok_or_else(|| ApplyError::NoMac(veth.pod.name.clone()))?;
+    // The rules say nothing of their network: GC goes by the note.
+    tx.note(vec![SpoofCheck::NOTE.to_owned()])?;
     tx.step(Undo::Rules(check.remove()), |sys| {
         sys.engine()?
             .apply(&check.install(&veth.host.name, mac))

@@ -3,8 +3,8 @@
 
 use cnibox_harness::{CheckArgs, Request};
 use cnibox_netlink::{BridgeVlan, Link};
-use cnibox_spec::{CniResult, Code, Interface};
-use cnibox_sys::{Coded, Failure, Masquerade, Place, Sys, Verb, own_addresses};
+use cnibox_spec::{CniResult, Code, Interface, Verb};
+use cnibox_sys::{Coded, Failure, Masquerade, Place, Sys, own_addresses};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
@@ -50,7 +50,8 @@ enum Drift {
 impl Coded for Drift {}
 
 pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let CheckArgs { netns, ifname, .. } = &request.args;
+    let CheckArgs { attachment, netns } = &request.args;
+    let ifname = &attachment.ifname;
     sys.open_pod_named(netns)?;
     // Without IPAM plugin there is nobody to ask; the reference asks nevertheless, and fails.
     sys.ipam_forward(Verb::Check, request.config.ipam.as_deref())?;
@@ -173,10 +174,9 @@ fn expect_rules(
     request: &Request<'_, Config, CheckArgs>,
     layer2: &Layer2,
 ) -> Result<(), Failure> {
-    let CheckArgs { container, ifname, .. } = &request.args;
-    let spoof = SpoofCheck::new(container.as_str(), ifname.as_str());
+    let spoof = SpoofCheck::of(&request.args.attachment);
     if layer2.spoof_check && !spoof.is_installed(sys)? {
-        return Err(Drift::NoSpoofCheck(ifname.to_string()).into());
+        return Err(Drift::NoSpoofCheck(request.args.attachment.ifname.to_string()).into());
     }
     Ok(())
 }
@@ -191,7 +191,7 @@ fn expect_layer3(
     if request.config.ipam.is_none() || own.ips.is_empty() {
         return Ok(());
     }
-    let layer3 = plan::layer3(&request.config, &request.args.ifname, own.clone())?;
+    let layer3 = plan::layer3(&request.config, &request.args.attachment.ifname, own.clone())?;
     let device = match layer3.gateway_vlan {
         Some(vlan) if !layer3.gateways.is_empty() => {
             link(sys, Place::Host, &format!("{}.{vlan}", bridge.name))?
@@ -207,8 +207,7 @@ fn expect_layer3(
     }
     match layer3.masquerade {
         Some(choice) => {
-            let masquerade =
-                Masquerade::new(&request.conf.network, &request.args.container, &request.args.ifname);
+            let masquerade = Masquerade::of(&request.args.attachment);
             let addresses: Vec<_> = own.ips.iter().map(|ip| ip.address).collect();
             sys.expect_masquerade(&masquerade, choice, &addresses)
         }
@@ -236,6 +235,9 @@ pub(crate) fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Re
     let found = sys.host()?.link_by_name_if_present(name)?;
     if found.is_some_and(|link| !link.is_kind("bridge")) {
         return Err(Unavailable::NotABridge(name.clone()).into());
+    }
+    if let Some(choice) = request.config.masquerade {
+        sys.require_masquerade(choice)?;
     }
     sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
 }

@@ -3,8 +3,8 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
-use cnibox_spec::{ArgsError, Code, DecodeError, Dns, IdentError, IfName, PrevResultError};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, MasqueradeBackend, Verb};
+use cnibox_spec::{ArgsError, Code, DecodeError, Dns, IdentError, IfName, PrevResultError, Verb};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, MasqueradeBackend};
 use serde::Deserialize;
 use thiserror::Error;
 

@@ -9,18 +9,16 @@ mod apply;
 mod check;
 mod config;
 mod detach;
-mod memo;
 mod plan;
 mod spoof;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::Link;
 use cnibox_spec::{CniResult, Interface, NetnsPath};
-use cnibox_sys::{Failure, ListLink, Masquerade, Owner, Stage, Sys, Txn, Veth, ensure_printable};
+use cnibox_sys::{Failure, ListLink, Mark, Masquerade, Stage, Sys, Txn, Veth, ensure_printable};
 
 pub use config::Config;
-use memo::Notebook;
-use plan::{Layer2, Layer3};
+use plan::Layer3;
 use spoof::SpoofCheck;
 
 /// The plugin.
@@ -28,6 +26,7 @@ pub struct Bridge;
 
 impl Plugin for Bridge {
     const NAME: &'static str = "bridge";
+    const ROLE: Role = Role::Interface;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -55,37 +54,17 @@ impl Plugin for Bridge {
     }
 }
 
-fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-    let AddArgs { container, netns, ifname } = &request.args;
-    let owner = Owner::new(&request.conf.network, container, ifname);
-    let layer2 = plan::layer2(&request.config, ifname);
-    sys.open_pod_named(netns)?;
-    detach::clear_unfinished(request, sys, &owner)?;
-    let notebook = Notebook::open(&request.conf.network, container, ifname);
-    let result = attach(request, sys, &layer2, &owner, &notebook);
-    match &result {
-        Ok(_) => notebook.finish(layer2.spoof_check),
-        Err(_) => notebook.restore(),
-    }
-    result
-}
-
 /// The attachment, all of it or nothing.
-fn attach(
-    request: &Request<'_, Config, AddArgs>,
-    sys: &mut Sys<'_>,
-    layer2: &Layer2,
-    owner: &Owner,
-    notebook: &Notebook,
-) -> Result<CniResult, Failure> {
-    let AddArgs { container, netns, ifname } = &request.args;
+fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+    let AddArgs { attachment, netns } = &request.args;
+    let layer2 = plan::layer2(&request.config, &attachment.ifname);
+    sys.open_pod_named(netns)?;
     Txn::run(sys, |tx| {
         let bridge = tx.shared(|sys| apply::bridge(sys, &layer2.bridge))?;
-        let veth = apply::veth(tx, layer2, notebook)?;
-        let stage = notebook.stage();
-        apply::attach(tx, layer2, &veth, &bridge, &owner.alias(stage))?;
+        let veth = apply::veth(tx, &layer2)?;
+        apply::attach(tx, &layer2, &veth, &bridge, &Mark::of(attachment).alias(Stage::Ready))?;
         if layer2.spoof_check {
-            apply::spoof_check(tx, &SpoofCheck::new(container.as_str(), ifname.as_str()), &veth)?;
+            apply::spoof_check(tx, &SpoofCheck::of(attachment), &veth)?;
         }
         let mut result = CniResult::default();
         let mut vlan_interface = None;
@@ -105,10 +84,6 @@ fn attach(
         result.interfaces = interfaces(&bridge, &port, &veth, netns);
         result.interfaces.extend(vlan_interface);
         ensure_printable(request.conf.version, &result)?;
-        if stage != Stage::Ready {
-            let ready = owner.alias(Stage::Ready);
-            tx.shared(|sys| Ok::<_, Failure>(sys.host()?.link_set_alias(port.index, &ready)?))?;
-        }
         Ok(result)
     })
 }
@@ -121,7 +96,7 @@ fn address(
     pod: &Link,
 ) -> Result<Layer3, Failure> {
     let ipam = tx.ipam_add(plugin, &request.conf.version_text)?;
-    let layer3 = plan::layer3(&request.config, &request.args.ifname, ipam)?;
+    let layer3 = plan::layer3(&request.config, &request.args.attachment.ifname, ipam)?;
     tx.shared(|sys| apply::pod(sys, &layer3, pod.index))?;
     Ok(layer3)
 }
@@ -135,10 +110,8 @@ fn layer3_host(
 ) -> Result<Option<Interface>, Failure> {
     let vlan_interface = tx.shared(|sys| apply::gateways(sys, layer3, bridge))?;
     if let Some(choice) = layer3.masquerade {
-        let AddArgs { container, ifname, .. } = &request.args;
         let addresses: Vec<_> = layer3.result.ips.iter().map(|ip| ip.address).collect();
-        let masquerade = Masquerade::new(&request.conf.network, container, ifname);
-        tx.masquerade_add(&masquerade, choice, &addresses)?;
+        tx.masquerade_add(&Masquerade::of(&request.args.attachment), choice, &addresses)?;
     }
     Ok(vlan_interface)
 }

@@ -5,6 +5,7 @@
 use cnibox_netfilter::nft::{Chain, ChainType, Family, Hook, HookPoint, Rule, Statement};
 use cnibox_netfilter::{Batch, Owner, TableRef, if_any};
 use cnibox_netlink::Mac;
+use cnibox_spec::Attachment;
 use cnibox_sys::{Failure, Sys};
 
 /// The rules of one attachment.
@@ -14,8 +15,11 @@ pub(crate) struct SpoofCheck {
 }
 
 impl SpoofCheck {
-    pub(crate) fn new(container: &str, ifname: &str) -> Self {
-        Self { id: format!("{container}-{ifname}") }
+    /// What the ledger is told of an attachment that has rules.
+    pub(crate) const NOTE: &str = "macspoofchk";
+
+    pub(crate) fn of(attachment: &Attachment) -> Self {
+        Self { id: format!("{}-{}", attachment.container, attachment.ifname) }
     }
 
     fn comment(&self) -> String {

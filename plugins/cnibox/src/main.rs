@@ -16,6 +16,8 @@ use cnibox_harness::{BUILD_VERSION, Command, Plugin, run};
 use cnibox_spec::{Code, ErrorObject, print_error};
 use cnibox_sys::{Entry, Env, Host, Registry, sweep};
 
+use nix::sys::signal::{SigSet, Signal};
+
 use operator::Console;
 
 /// musl's own allocator maps and unmaps every large buffer, a quarter of the time of a call with rules.
@@ -56,6 +58,7 @@ plugins! {
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(report_panic));
+    keep_file_size_signal();
     let args: Vec<_> = std::env::args_os().collect();
     let registry = Registry(PLUGINS);
     let own_name = args.first().and_then(|path| Path::new(path).file_name());
@@ -73,6 +76,15 @@ fn main() -> ExitCode {
         Some((command, rest)) => ExitCode::from(command(rest)),
         None => serve(registry, entry),
     }
+}
+
+/// A write beyond a limit of the process (`RLIMIT_FSIZE`) is an error like any other; its signal would end a plugin in the
+/// middle of its work and without a word. Programs that are started get it.
+fn keep_file_size_signal() {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGXFSZ);
+    // Without it the process is as before.
+    let _ = signals.thread_block();
 }
 
 /// The command of the plugin called `name`.

@@ -74,7 +74,7 @@ enum Command<'a> {
     Check { network: &'a str, netns: &'a str },
     Del { network: &'a str, netns: &'a str },
     Status { network: &'a str },
-    Gc { network: &'a str, keep: Keep },
+    Gc { network: &'a str, keep: Keep, dry_run: bool },
     Doctor,
 }
 
@@ -109,9 +109,9 @@ fn parse(args: &[OsString]) -> Result<Command<'_>, String> {
             Ok(Command::Status { network: words.text(0)? })
         }
         "gc" => {
-            words.only(&["--keep-live"], 1..=2)?;
-            let keep = if words.has("--keep-live") { Keep::Live } else { Keep::Nothing };
-            Ok(Command::Gc { network: words.text(0)?, keep })
+            words.only(&["--all", "--dry-run"], 1..=2)?;
+            let keep = if words.has("--all") { Keep::Nothing } else { Keep::Live };
+            Ok(Command::Gc { network: words.text(0)?, keep, dry_run: words.has("--dry-run") })
         }
         unknown => Err(format!("unknown command {}", quoted(unknown))),
     }
@@ -197,7 +197,11 @@ fn perform(command: Command<'_>, console: &mut Console<'_>) -> Result<()> {
             with_runtime(console, |runtime| runtime.del(network, attachment))
         }
         Command::Status { network } => with_runtime(console, |runtime| runtime.status(network)),
-        Command::Gc { network, keep } => with_runtime(console, |runtime| runtime.gc(network, keep)),
+        Command::Gc { network, keep, dry_run } => {
+            let detached = with_runtime(console, |runtime| runtime.gc(network, keep, dry_run))?;
+            let done = if dry_run { "would detach" } else { "detached" };
+            detached.iter().try_for_each(|name| Ok(writeln!(console.out, "{done} {name}")?))
+        }
         Command::Doctor => doctor::run(console),
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The README's networks, each of them run as it stands there.
+//! The networks of README.md and docs/networks.md, each of them run as it stands there.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -7,15 +7,19 @@ use std::process::Command;
 use cnibox_testkit::{Chain, Process, Sandbox, Snapshot, lacks, sandbox};
 use serde_json::Value;
 
-const README: &str = include_str!("../../../README.md");
-const HEADING: &str = "### Networks to start from";
+const PAGES: [&str; 2] = [include_str!("../../../README.md"), include_str!("../../../docs/networks.md")];
+const HEADING: &str = "# Networks to start from";
 /// Kinds of links that a kernel may lack, and how to find out.
 const KINDS: [(&str, &str); 4] =
     [("dummy", ""), ("ipvlan", "link probe1"), ("vlan", "link probe1"), ("vrf", "")];
 
-/// The configurations below the heading.
+/// The configurations below the heading of each page.
 fn networks() -> Vec<Value> {
-    let (_, section) = README.split_once(HEADING).expect("the heading");
+    PAGES.into_iter().flat_map(networks_of).collect()
+}
+
+fn networks_of(page: &str) -> Vec<Value> {
+    let (_, section) = page.split_once(HEADING).expect("the heading");
     let section = section.split("\n##").next().expect("a section");
     let blocks = section.split("```json\n").skip(1);
     let text = |block: &str| block.split("```").next().expect("a block").to_owned();
@@ -80,7 +84,7 @@ fn steady(net: &Sandbox) -> Snapshot {
 }
 
 #[test]
-fn every_network_of_the_readme_lives() {
+fn every_network_of_the_documents_lives() {
     for network in networks() {
         sandbox(|net| {
             uplink(net);

@@ -182,11 +182,22 @@ impl Lease {
     fn dns(&self) -> Dns {
         Dns {
             nameservers: self.name_servers.iter().map(ToString::to_string).collect(),
-            domain: self.domain.clone(),
-            search: self.search.clone(),
+            domain: Some(&self.domain).filter(|name| is_domain(name)).cloned().unwrap_or_default(),
+            search: self.search.iter().filter(|name| is_domain(name)).cloned().collect(),
             options: Vec::new(),
         }
     }
+}
+
+/// Whether a server's text is the name of a domain. It ends up in a container's `resolv.conf`, where a line break would
+/// begin another setting.
+fn is_domain(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        (1..=63).contains(&label.len()) && label.bytes().all(plain)
+    };
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 fn classless((destination, prefix, router): &(Ipv4Addr, u8, Ipv4Addr)) -> Option<Route> {

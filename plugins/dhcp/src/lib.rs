@@ -22,7 +22,7 @@ mod waker;
 
 use std::net::IpAddr;
 
-use cnibox_harness::{AddArgs, CheckArgs, Command, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_harness::{AddArgs, CheckArgs, Command, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::{CniResult, Code, NetnsPath, PrevResultError};
 use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
@@ -71,6 +71,7 @@ impl Coded for DhcpError {
 
 impl Plugin for Dhcp {
     const NAME: &'static str = "dhcp";
+    const ROLE: Role = Role::Ipam;
     const COMMANDS: &'static [Command] = &[("daemon", daemon::main)];
     type Config = Config;
 
@@ -107,7 +108,8 @@ impl Plugin for Dhcp {
         match leased.ips.iter().map(|ip| ip.address.ip()).find(|address| !has(*address)) {
             None => Ok(()),
             Some(leased) => {
-                Err(DhcpError::OtherAddress { ifname: request.args.ifname.to_string(), leased }.into())
+                Err(DhcpError::OtherAddress { ifname: request.args.attachment.ifname.to_string(), leased }
+                    .into())
             }
         }
     }
@@ -144,8 +146,8 @@ impl Plugin for Dhcp {
 
 fn allocate(request: &Request<'_, Config, AddArgs>, sys: &Sys<'_>) -> Result<CniResult, DhcpError> {
     Options::new(&request.config, &sys.env().var("CNI_ARGS"))?;
-    let AddArgs { container, netns, ifname } = request.args.clone();
-    let args = DelArgs { container, netns: None, ifname };
+    let AddArgs { attachment, netns } = request.args.clone();
+    let args = DelArgs { attachment, netns: None };
     let client = Client::dial(&request.config.socket)?;
     let reply = called(client, Method::Allocate, &call(&args, Some(&netns), sys).to_value())?;
     rpc::allocation_from(&reply).ok_or(DhcpError::Nonsense)
@@ -161,9 +163,9 @@ fn call(args: &DelArgs, netns: Option<&NetnsPath>, sys: &Sys<'_>) -> Call {
     let absolute = std::path::absolute(netns)
         .map_or_else(|_| netns.to_owned(), |path| path.to_string_lossy().into_owned());
     Call {
-        container: args.container.to_string(),
+        container: args.attachment.container.to_string(),
         netns: absolute,
-        ifname: args.ifname.to_string(),
+        ifname: args.attachment.ifname.to_string(),
         args: sys.env().var("CNI_ARGS").into_owned(),
         path: sys.env().var("CNI_PATH").into_owned(),
         netns_override: sys.env().var("CNI_NETNS_OVERRIDE").into_owned(),

@@ -3,9 +3,9 @@
 //!
 //! Everything of an attachment is in the container's namespace and ends with it, but for the IPAM plugin's reservation.
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
-use cnibox_spec::{CniResult, Code, DecodeError, decode};
-use cnibox_sys::{CheckWording, Coded, Expected, Failure, IpamShape, Place, PodPlan, Sys, Txn, Verb};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
+use cnibox_spec::{CniResult, Code, DecodeError, Verb, decode};
+use cnibox_sys::{CheckWording, Coded, Expected, Failure, IpamShape, Place, PodPlan, Sys, Txn};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -50,7 +50,7 @@ struct Shape {
 
 impl Plugin for Dummy {
     const NAME: &'static str = "dummy";
-    const REMEMBERED: bool = true;
+    const ROLE: Role = Role::Interface;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -72,22 +72,23 @@ impl Plugin for Dummy {
         sys.open_pod_named(&args.netns)?;
         let plan = PodPlan {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             dns: None,
             announce: None,
             version: conf.version,
         };
         Txn::run(sys, |tx| {
-            let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_dummy(args.ifname.as_str()));
-            let link = tx.pod_link_add(Self::NAME, &args.ifname, create)?;
+            let create =
+                |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_dummy(args.attachment.ifname.as_str()));
+            let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
             let ipam = tx.ipam_add(config.ipam_name(), &conf.version_text)?;
             tx.pod_configure(&link, Some(ipam), &plan)
         })
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let DelArgs { netns, ifname, .. } = &request.args;
-        sys.detach(netns.as_ref(), ifname, request.config.ipam.as_deref())
+        let DelArgs { attachment, netns } = &request.args;
+        sys.detach(netns.as_ref(), &attachment.ifname, request.config.ipam.as_deref())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -95,7 +96,7 @@ impl Plugin for Dummy {
         sys.open_pod_named(&args.netns)?;
         let (result, link) = sys.check_interface(Expected {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             ipam: config.ipam.as_deref(),
             prev_result: conf.prev_result(),
             wording: WORDING,
@@ -103,7 +104,7 @@ impl Plugin for Dummy {
         if !link.is_up() {
             return Err(DummyError::Down(link.name).into());
         }
-        sys.check_layer3(&args.ifname, &result)
+        sys.check_layer3(&args.attachment.ifname, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -112,7 +113,7 @@ impl Plugin for Dummy {
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.config.ipam.as_deref())
     }
 }
 

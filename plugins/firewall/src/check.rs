@@ -7,14 +7,34 @@ use cnibox_netfilter::xt::{Rule, Table};
 use cnibox_spec::list;
 use cnibox_sys::{Failure, Sys};
 
-use crate::FirewallError;
+use crate::config::Backend;
 use crate::plan::{Desired, FORWARD_CHAIN, Placed};
+use crate::{FirewallError, is_native, native};
 
 /// Everything of the plan is there.
 ///
 /// # Errors
 /// The first thing that is not, in the reference's order and words.
-pub(crate) fn present(desired: &[Desired], sys: &mut Sys<'_>) -> Result<(), Failure> {
+pub(crate) fn present(backend: Backend, desired: &[Desired], sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let (asked, other): (Form, Form) =
+        if is_native(backend, desired, sys)? { (natively, in_iptables) } else { (in_iptables, natively) };
+    // What the kernel can hold may have changed since ADD: either will do.
+    asked(desired, sys).or_else(|missing| match backend {
+        Backend::Nftables => Err(missing),
+        Backend::Iptables | Backend::Firewalld => other(desired, sys).map_err(|_| missing),
+    })
+}
+
+type Form = fn(&[Desired], &mut Sys<'_>) -> Result<(), Failure>;
+
+fn natively(desired: &[Desired], sys: &mut Sys<'_>) -> Result<(), Failure> {
+    match native::missing(desired, sys)? {
+        Some(step) => Err(FirewallError::NoNativeRule(step.to_string()).into()),
+        None => Ok(()),
+    }
+}
+
+fn in_iptables(desired: &[Desired], sys: &mut Sys<'_>) -> Result<(), Failure> {
     for family in desired {
         placed(family, &family.jumps, sys)?;
         if let Some(rule) = missing(family, FORWARD_CHAIN, &family.addresses, sys)? {

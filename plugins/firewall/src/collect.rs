@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use cnibox_harness::{GcArgs, Plugin, Request};
 use cnibox_spec::Attachment;
-use cnibox_sys::{Failure, Memo, Memory, Sys};
+use cnibox_sys::{Failure, Ledger, Record, Sys};
 
 use crate::{Config, Firewall, addresses, withdraw};
 
@@ -16,25 +16,24 @@ use crate::{Config, Firewall, addresses, withdraw};
 /// # Errors
 /// What could not be removed; it is remembered further.
 pub(crate) fn stale(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let (network, valid) = (request.conf.network.as_str(), &request.args.valid);
-    let memory = Memory::of(Firewall::NAME);
-    let all = memory.all();
-    let is_of = |memo: &Memo, live: &Attachment| {
-        memo.network == network && memo.container == live.container_id && memo.ifname == live.ifname
-    };
+    let (network, valid) = (&request.conf.network, &request.args.valid);
+    let mut all = Ledger::of_host().all();
+    all.retain(|record| record.shares.contains_key(Firewall::NAME));
     // An address of an attachment that is gone may be somebody's again: of one that is remembered, or of one that the
     // Go plugins added, whose address is not known here.
-    if valid.iter().any(|live| !all.iter().any(|memo| is_of(memo, live))) {
+    let is_known = |attachment: Attachment| all.iter().any(|record| record.attachment == attachment);
+    let mut named = valid
+        .iter()
+        .filter_map(|live| Attachment::new(network.as_str(), &live.container_id, &live.ifname).ok());
+    if !named.all(is_known) {
+        sys.notes_kept();
         return Ok(());
     }
-    let (stale, live): (Vec<_>, Vec<_>) = all
-        .into_iter()
-        .partition(|memo| memo.network == network && !valid.iter().any(|live| is_of(memo, live)));
-    let in_use: BTreeSet<IpAddr> = live.iter().flat_map(addresses).collect();
-    let gone: BTreeSet<IpAddr> = stale.iter().flat_map(addresses).filter(|ip| !in_use.contains(ip)).collect();
-    withdraw(&request.config, gone, sys)?;
-    for memo in &stale {
-        memory.forget(memo);
-    }
-    Ok(())
+    let is_stale =
+        |record: &Record| record.attachment.network == *network && !record.attachment.is_among(valid);
+    let (stale, live): (Vec<_>, Vec<_>) = all.iter().partition(|record| is_stale(record));
+    let in_use: BTreeSet<IpAddr> =
+        live.iter().flat_map(|record| addresses(record.notes(Firewall::NAME))).collect();
+    let gone = stale.iter().flat_map(|record| addresses(record.notes(Firewall::NAME)));
+    withdraw(&request.config, gone.filter(|ip| !in_use.contains(ip)).collect(), sys)
 }

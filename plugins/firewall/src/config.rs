@@ -3,8 +3,8 @@
 
 use cnibox_harness::Input;
 use cnibox_netfilter::xt::is_chain_name;
-use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, quoted};
-use cnibox_sys::{Coded, Env, Verb};
+use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, Verb, quoted};
+use cnibox_sys::{Coded, Env};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -49,6 +49,8 @@ pub enum Backend {
     Iptables,
     /// The firewalld daemon.
     Firewalld,
+    /// Native tables; the reference has no such backend.
+    Nftables,
 }
 
 impl Backend {
@@ -57,6 +59,7 @@ impl Backend {
         match name {
             "iptables" => Some(Self::Iptables),
             "firewalld" => Some(Self::Firewalld),
+            "nftables" => Some(Self::Nftables),
             _ => None,
         }
     }
@@ -231,6 +234,20 @@ mod tests {
         ];
         for (text, message) in cases {
             assert_eq!(load(text).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn the_admin_chain_is_no_target() {
+        for name in ["ACCEPT", "DROP", "QUEUE", "RETURN", "MASQUERADE", "REJECT", "TTL", "ULOG", "standard"] {
+            let conf = format!(r#"{{"iptablesAdminChainName":"{name}"}}"#);
+            let wrong = load(&conf).unwrap_err();
+            assert_eq!(wrong.to_string(), format!(r#"invalid iptablesAdminChainName "{name}""#));
+            assert_eq!(wrong.code(), Code::INVALID_CONFIG);
+        }
+        // A match, and what only looks like a target.
+        for name in ["set", "ACCEPT-ALL", "accept"] {
+            assert_eq!(load(&format!(r#"{{"iptablesAdminChainName":"{name}"}}"#)).unwrap().admin_chain, name);
         }
     }
 

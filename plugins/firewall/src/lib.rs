@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The `firewall` plugin: lets a container's packets through the host's FORWARD chain or puts its addresses into a zone
+//! The `firewall` plugin: lets a container's packets through the host's FORWARD chains or puts its addresses into a zone
 //! of firewalld, and with `ingressPolicy` keeps others' out (reference: `plugins/meta/firewall`). It works in the host's
 //! namespace only.
 //!
@@ -11,16 +11,17 @@ mod check;
 mod collect;
 mod config;
 mod firewalld;
+mod native;
 mod plan;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netfilter::xt::{Rule, Table};
 use cnibox_netfilter::{Batch, Engine, Error, Family, TableRef};
 use cnibox_spec::{CniResult, CniVersion, Code};
-use cnibox_sys::{Coded, Failure, Memo, Memory, Sys, Txn, Undo};
+use cnibox_sys::{Coded, Failure, Ledger, Sys, Txn, Undo, UndoStep};
 use thiserror::Error;
 
 pub use config::{Backend, Config, ConfigError, IngressPolicy};
@@ -41,6 +42,8 @@ enum FirewallError {
     NoChainRule { chain: &'static str, rule: String },
     #[error("expected rule {0} not found")]
     NoRule(String),
+    #[error("expected native rules not found; missing: {0}")]
+    NoNativeRule(String),
     #[error("firewall rules cannot be set up: {0}")]
     NotAvailable(Error),
 }
@@ -50,9 +53,11 @@ impl Coded for FirewallError {
         match self {
             Self::Rules(error) if error.is_transient() => Code::TRY_AGAIN_LATER,
             Self::NotAvailable(_) => Code::PLUGIN_NOT_AVAILABLE,
-            Self::NoTool { .. } | Self::Rules(_) | Self::NoChainRule { .. } | Self::NoRule(_) => {
-                Code::INTERNAL
-            }
+            Self::NoTool { .. }
+            | Self::Rules(_)
+            | Self::NoChainRule { .. }
+            | Self::NoRule(_)
+            | Self::NoNativeRule(_) => Code::INTERNAL,
         }
     }
 }
@@ -69,6 +74,7 @@ impl FirewallError {
 
 impl Plugin for Firewall {
     const NAME: &'static str = "firewall";
+    const ROLE: Role = Role::Chained;
     const VERSIONS: &'static [CniVersion] = &[CniVersion::V0_4_0, CniVersion::V1_0_0, CniVersion::V1_1_0];
     type Config = Config;
 
@@ -85,28 +91,29 @@ impl Plugin for Firewall {
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let memory = Memory::of(Self::NAME);
-        let attachment = Memo::new(&request.conf.network, &request.args.container, &request.args.ifname);
-        let memo = memory.recall(&attachment);
-        let remembered = memo.as_ref().map(addresses).unwrap_or_default();
-        let told = host_addresses(&request.config);
-        withdraw(&request.config, remembered.into_iter().chain(told).collect(), sys)?;
-        // One that could not be read stays for the next DEL.
-        if let Some(memo) = memo {
-            memory.forget(&memo);
+        let mut own = addresses(sys.notes());
+        own.extend(host_addresses(&request.config));
+        let mut gone = BTreeSet::new();
+        for address in own {
+            if !sys.is_anothers_address(address)? {
+                gone.insert(address);
+            }
         }
-        Ok(())
+        withdraw(&request.config, gone, sys)
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let config = &request.config;
         let result = config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
         let mut desired = plan::desired(config, result)?;
-        if Backend::choose(config.backend, sys.env()) == Backend::Firewalld {
+        let backend = Backend::choose(config.backend, sys.env());
+        if asks_firewalld(backend, sys) {
             Zone::new(&config.zone, sys.env()).require_sources(&host_addresses(config))?;
+        }
+        if backend == Backend::Firewalld {
             desired = plan::policy_only(desired);
         }
-        check::present(&desired, sys)
+        check::present(backend, &desired, sys)
     }
 
     /// One question to the packet filter, which asks for the privilege and the kernel part that ADD needs; none where
@@ -139,71 +146,102 @@ fn admit(
 ) -> Result<(), Failure> {
     let config = &request.config;
     let backend = Backend::choose(config.backend, sys.env());
-    let memory = Memory::of(Firewall::NAME);
-    let attachment = Memo::new(&request.conf.network, &request.args.container, &request.args.ifname);
-    let superseded = superseded(&memory, &attachment, config);
+    let superseded = superseded(request, sys);
     if !superseded.is_empty() {
         withdraw(config, superseded, sys)?;
     }
-    if !desired.is_empty() {
-        memory.note(&Memo { notes: notes(config), ..attachment.clone() });
-    }
-    let outcome = match backend {
-        Backend::Iptables => install(sys, &desired),
-        Backend::Firewalld => add_to_zone(config, sys, desired),
-    };
-    outcome.inspect_err(|_| memory.forget(&attachment))
-}
-
-/// The addresses into the zone, the ingress policy into the packet filter: both or none.
-fn add_to_zone(config: &Config, sys: &mut Sys<'_>, desired: Vec<Desired>) -> Result<(), Failure> {
-    let zone = Zone::new(&config.zone, sys.env());
-    let added = zone.add_sources(&host_addresses(config))?;
-    install(sys, &plan::policy_only(desired)).map_err(|mut failure| {
-        if let Err(error) = zone.remove_sources_if_present(&added) {
-            failure.add_details(&format!("undo: {error}"));
+    Txn::run(sys, |tx| {
+        if !desired.is_empty() {
+            tx.note(notes(config))?;
         }
-        failure
+        if asks_firewalld(backend, tx.sys()) {
+            add_to_zone(tx, config)?;
+        }
+        match backend {
+            Backend::Iptables | Backend::Nftables => install(tx, backend, &desired),
+            Backend::Firewalld => install(tx, backend, &plan::policy_only(desired)),
+        }
     })
 }
 
+/// Whether the addresses go into a zone of firewalld: beside native rules, too, where it runs, since no accept of another
+/// chain keeps its own from dropping.
+fn asks_firewalld(backend: Backend, sys: &Sys<'_>) -> bool {
+    match backend {
+        Backend::Firewalld => true,
+        Backend::Nftables => firewalld::require_running(sys.env()).is_ok(),
+        Backend::Iptables => false,
+    }
+}
+
+/// The addresses into the zone.
+fn add_to_zone(tx: &mut Txn<'_, '_>, config: &Config) -> Result<(), Failure> {
+    let zone = Zone::new(&config.zone, tx.sys().env());
+    let added = tx.shared(|_| zone.add_sources(&host_addresses(config)))?;
+    tx.attempt(ZoneSources { zone: config.zone.clone(), added }, |_| Ok::<_, Failure>(()))
+}
+
+/// Takes addresses out of a zone that they were not in before.
+#[derive(Clone, Debug)]
+struct ZoneSources {
+    zone: String,
+    added: Vec<IpAddr>,
+}
+
+impl UndoStep for ZoneSources {
+    fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        Ok(Zone::new(&self.zone, sys.env()).remove_sources_if_present(&self.added)?)
+    }
+}
+
 /// Writes the rules of all families, all of them or none.
-fn install(sys: &mut Sys<'_>, desired: &[Desired]) -> Result<(), Failure> {
+fn install(tx: &mut Txn<'_, '_>, backend: Backend, desired: &[Desired]) -> Result<(), Failure> {
     if desired.is_empty() {
         return Ok(());
     }
-    let (mut batch, mut undo) = (Batch::new(), Batch::new());
-    for family in desired {
-        family.install(&mut batch);
+    if is_native(backend, desired, tx.sys())? {
+        let batch = native::install(desired, tx.sys())?;
+        // One transaction, unless the accepts beside it are a tool's to write: those an undo leaves behind, as it must
+        // where another attachment has the address.
+        return tx
+            .shared(|sys| sys.engine().and_then(|engine| engine.apply(&batch)).map_err(FirewallError::of));
     }
-    for (family, rules) in may_be_left_alone(desired, sys) {
-        let engine = sys.engine().map_err(FirewallError::of)?;
+    let (batch, mut undo) = (plan::install(desired), Batch::new());
+    for (family, rules) in may_be_left_alone(desired, tx.sys()) {
+        let engine = tx.sys().engine().map_err(FirewallError::of)?;
         // Rules that are there belong to another attachment with the same address, too.
         for rule in engine.missing(family, Table::Filter, FORWARD_CHAIN, rules).map_err(FirewallError::of)? {
             undo.xt(family, Table::Filter).delete_rule(FORWARD_CHAIN, rule.clone());
         }
     }
-    Txn::run(sys, |tx| {
-        tx.attempt(Undo::Rules(undo), |sys| {
-            sys.engine().and_then(|engine| engine.apply(&batch)).map_err(FirewallError::of)
-        })
+    tx.attempt(Undo::Rules(undo), |sys| {
+        sys.engine().and_then(|engine| engine.apply(&batch)).map_err(FirewallError::of)
     })
+}
+
+/// Whether the rules are written natively: where that is asked for, and where the kernel cannot hold them otherwise.
+fn is_native(backend: Backend, desired: &[Desired], sys: &mut Sys<'_>) -> Result<bool, Failure> {
+    if backend == Backend::Nftables {
+        return Ok(true);
+    }
+    Ok(sys.cannot_hold(&plan::install(desired)).map_err(FirewallError::of)?)
 }
 
 /// The addresses that an earlier ADD of the same attachment was for, when it was not followed by DEL: nobody would know
 /// of their rules any more.
-fn superseded(memory: &Memory, attachment: &Memo, config: &Config) -> BTreeSet<IpAddr> {
-    let Some(earlier) = memory.recall(attachment) else { return BTreeSet::new() };
-    let mut gone = addresses(&earlier);
-    let current = notes(config);
-    gone.retain(|ip| !current.contains(&ip.to_string()));
+fn superseded(request: &Request<'_, Config, AddArgs>, sys: &Sys<'_>) -> BTreeSet<IpAddr> {
+    let mut gone = addresses(sys.notes());
+    for current in host_addresses(&request.config) {
+        gone.remove(&current);
+    }
     if !gone.is_empty() {
-        for other in memory.all().iter().filter(|other| !other.is_about(attachment)) {
-            let in_use = addresses(other);
+        let all = Ledger::of_host().all();
+        for other in all.iter().filter(|other| other.attachment != request.args.attachment) {
+            let in_use = addresses(other.notes(Firewall::NAME));
             gone.retain(|ip| !in_use.contains(ip));
         }
     }
-    gone.into_iter().collect()
+    gone
 }
 
 /// The rules that a failure may leave behind: over netlink none, since all families are one transaction; with the
@@ -224,7 +262,7 @@ fn withdraw(config: &Config, addresses: BTreeSet<IpAddr>, sys: &mut Sys<'_>) -> 
         return Ok(());
     }
     let mut failures = Vec::new();
-    if Backend::choose(config.backend, sys.env()) == Backend::Firewalld {
+    if asks_firewalld(Backend::choose(config.backend, sys.env()), sys) {
         let sources: Vec<_> = addresses.iter().copied().collect();
         let removed = Zone::new(&config.zone, sys.env()).remove_sources_if_present(&sources);
         failures.extend(removed.err().map(Failure::from));
@@ -239,11 +277,16 @@ fn withdraw(config: &Config, addresses: BTreeSet<IpAddr>, sys: &mut Sys<'_>) -> 
 fn remove(addresses: BTreeSet<IpAddr>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let mut failures = Vec::new();
     for family in [Family::Ipv4, Family::Ipv6] {
-        let batch = plan::remove(addresses.iter().copied().filter(|ip| Family::of(*ip) == family));
-        if batch.is_empty() {
+        let addresses: Vec<_> = addresses.iter().copied().filter(|ip| Family::of(*ip) == family).collect();
+        if addresses.is_empty() {
             continue;
         }
+        let batch = plan::remove(addresses.iter().copied());
         let removed = sys.engine().and_then(|engine| engine.clear(&batch));
+        failures.extend(removed.err().map(|error| FirewallError::of(error).into()));
+        // Whatever the configuration and the kernel say by now. Not in the same transaction: what is a native rule of
+        // iptables' tables may be one of its own, too.
+        let removed = native::remove(family, &addresses, sys);
         failures.extend(removed.err().map(|error| FirewallError::of(error).into()));
     }
     Failure::collect(failures)
@@ -258,7 +301,7 @@ fn notes(config: &Config) -> Vec<String> {
     host_addresses(config).iter().map(IpAddr::to_string).collect()
 }
 
-/// The addresses of a memo.
-fn addresses(memo: &Memo) -> BTreeSet<IpAddr> {
-    memo.notes.iter().filter_map(|note| note.parse().ok()).collect()
+/// The addresses that are noted.
+fn addresses(notes: &[String]) -> BTreeSet<IpAddr> {
+    notes.iter().filter_map(|note| note.parse().ok()).collect()
 }

@@ -77,6 +77,18 @@ pub(crate) fn policy_only(desired: Vec<Desired>) -> Vec<Desired> {
 impl Desired {
     /// The changes that make it true, in the reference's order: isolation ends up above everything else.
     pub(crate) fn install(&self, batch: &mut Batch) {
+        self.install_accepts(batch);
+        if self.policy.is_empty() {
+            return;
+        }
+        let mut changes = batch.xt(self.family, Table::Filter).ensure_chain(STAGE_1).ensure_chain(STAGE_2);
+        for placed in &self.policy {
+            changes = changes.ensure_rule(placed.chain, placed.rule.clone(), placed.at);
+        }
+    }
+
+    /// The same without the ingress policy.
+    pub(crate) fn install_accepts(&self, batch: &mut Batch) {
         let mut changes = batch.xt(self.family, Table::Filter);
         for chain in &self.chains {
             changes = changes.ensure_chain(chain);
@@ -87,14 +99,15 @@ impl Desired {
         for rule in &self.addresses {
             changes = changes.ensure_rule(FORWARD_CHAIN, rule.clone(), Position::Tail);
         }
-        if self.policy.is_empty() {
-            return;
-        }
-        changes = changes.ensure_chain(STAGE_1).ensure_chain(STAGE_2);
-        for placed in &self.policy {
-            changes = changes.ensure_rule(placed.chain, placed.rule.clone(), placed.at);
-        }
     }
+}
+
+/// The changes that make all of it true.
+#[must_use]
+pub(crate) fn install(desired: &[Desired]) -> Batch {
+    let mut batch = Batch::new();
+    desired.iter().for_each(|family| family.install(&mut batch));
+    batch
 }
 
 /// The changes that remove the rules of these addresses.

@@ -41,7 +41,7 @@ fn del_needs_no_result_and_can_be_repeated() {
             call(net, "DEL", "one", &without_result(conf.clone())).run().success();
             assert!(accepted(net).is_empty());
         }
-        assert!(!std::path::Path::new("/run/cnibox/firewall/one").exists());
+        assert!(!std::path::Path::new("/run/cnibox/attachments").exists());
     });
 }
 
@@ -71,11 +71,10 @@ fn check_names_what_is_missing_and_creates_nothing() {
         before.assert_same(&net.snapshot());
         call(net, "ADD", "one", &conf).run().success();
         call(net, "CHECK", "one", &conf).run().success();
-        let rules = net.run("iptables", &["-S"]);
-        let rules: Vec<_> = rules.lines().filter(|line| line.starts_with("-A")).collect();
+        let rules = net.iptables_rules("filter");
         assert_eq!(rules.len(), 10);
         for rule in rules {
-            net.run("sh", &["-c", &format!("iptables {}", rule.replacen("-A", "-D", 1))]);
+            net.iptables_delete("filter", &rule);
             let (code, message) = call(net, "CHECK", "one", &conf).run().failure();
             assert!(
                 code == 999 && message.starts_with("expected ") && message.ends_with(" not found"),

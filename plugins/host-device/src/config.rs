@@ -2,8 +2,8 @@
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
 use cnibox_harness::Input;
-use cnibox_spec::{Code, DecodeError, Dns};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, Verb};
+use cnibox_spec::{Code, DecodeError, Dns, Verb};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape};
 use serde::Deserialize;
 use thiserror::Error;
 

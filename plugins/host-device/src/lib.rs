@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `host-device` plugin: lends a network device of the host to a container, and takes it back.
 //!
-//! The device's name on the host is in its `ifalias` meanwhile. A device that a userspace driver (DPDK) has is no
+//! Which device it was is noted in the ledger, and its name on the host is in its `ifalias` meanwhile. A device that a userspace driver (DPDK) has is no
 //! network interface, and only its addresses are managed.
 
 mod bus;
 mod config;
+mod device;
 mod find;
+mod loan;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
-use cnibox_spec::{CniResult, IfName, Interface, NetnsPath};
-use cnibox_sys::{CheckWording, Expected, Failure, PodPlan, Sys, Txn, Verb, ensure_printable};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
+use cnibox_spec::{CniResult, IfName, Interface, NetnsPath, Verb};
+use cnibox_sys::{CheckWording, Expected, Failure, Ledger, PodPlan, Record, Sys, Txn, ensure_printable};
 
 pub use config::Config;
 
@@ -19,7 +21,7 @@ pub struct HostDevice;
 
 impl Plugin for HostDevice {
     const NAME: &'static str = "host-device";
-    const REMEMBERED: bool = true;
+    const ROLE: Role = Role::Interface;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -35,18 +37,17 @@ impl Plugin for HostDevice {
         };
         let plan = PodPlan {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             // Without addresses the reference reports nothing but the interface.
             dns: config.ipam.as_ref().and(config.dns.as_ref()),
             announce: None,
             version: conf.version,
         };
+        // A device without an interface has nothing else that would begin.
+        sys.attempt_begins()?;
         Txn::run(sys, |tx| {
-            let lent = link.as_ref().map(|link| tx.link_lend(link, &args.ifname)).transpose()?;
-            let ipam = config.ipam.as_deref().map(|plugin| match lent {
-                Some(_) => tx.ipam_add(plugin, &conf.version_text),
-                None => tx.ipam_add_without_interface(plugin, &conf.version_text),
-            });
+            let lent = link.as_ref().map(|link| loan::lend(tx, link, &args.attachment.ifname)).transpose()?;
+            let ipam = config.ipam.as_deref().map(|plugin| tx.ipam_add(plugin, &conf.version_text));
             let ipam = ipam.transpose()?;
             match lent {
                 Some(lent) => tx.pod_configure(&lent, ipam, &plan),
@@ -58,7 +59,8 @@ impl Plugin for HostDevice {
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { config, args, .. } = request;
         let released = sys.ipam_forward(Verb::Del, config.ipam.as_deref());
-        let returned = if config.dpdk { Ok(()) } else { take_back(sys, args.netns.as_ref(), &args.ifname) };
+        let returned =
+            if config.dpdk { Ok(()) } else { take_back(sys, args.netns.as_ref(), &args.attachment.ifname) };
         Failure::collect([released, returned].into_iter().filter_map(Result::err))
     }
 
@@ -67,7 +69,7 @@ impl Plugin for HostDevice {
         sys.open_pod_named(&args.netns)?;
         let expected = Expected {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             ipam: config.ipam.as_deref(),
             prev_result: conf.prev_result(),
             wording: CheckWording::of_any_kind(),
@@ -76,7 +78,7 @@ impl Plugin for HostDevice {
             return sys.check_prev_result(&expected).map(drop);
         }
         let (result, _) = sys.check_interface(expected)?;
-        sys.check_layer3(&args.ifname, &result)
+        sys.check_layer3(&args.attachment.ifname, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -85,7 +87,20 @@ impl Plugin for HostDevice {
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref())
+        let ledger = Ledger::of_host();
+        let mut stale = ledger.stale(&request.conf.network, &request.args.valid);
+        stale.retain(|Record { attachment, shares, .. }| {
+            shares.contains_key(Self::NAME) && !ledger.is_held(attachment)
+        });
+        let mut failures = Vec::new();
+        for Record { attachment, .. } in stale {
+            sys.turn_begins(Self::NAME, &attachment);
+            let returned =
+                sys.del_begins(None).and_then(|netns| take_back(sys, netns.as_ref(), &attachment.ifname));
+            failures.extend(returned.err());
+        }
+        failures.extend(sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref()).err());
+        Failure::collect(failures)
     }
 }
 
@@ -104,7 +119,7 @@ fn report_without_interface(mut result: CniResult, plan: &PodPlan<'_>) -> Result
 fn take_back(sys: &mut Sys<'_>, netns: Option<&NetnsPath>, ifname: &IfName) -> Result<(), Failure> {
     let Some(netns) = netns else { return Ok(()) };
     match sys.open_pod_named_if_present(netns)? {
-        Some(_) => sys.link_return(ifname).map(drop),
+        Some(_) => loan::take_back(sys, ifname),
         None => Ok(()),
     }
 }

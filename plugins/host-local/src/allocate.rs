@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use cnibox_spec::{ContainerId, IfName, IpConfig};
+use cnibox_spec::{Attachment, IpConfig};
 use ipnetwork::IpNetwork;
 
 use crate::config::Config;
@@ -23,7 +23,8 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    pub(crate) fn new(container: &ContainerId, ifname: &IfName) -> Self {
+    pub(crate) fn new(attachment: &Attachment) -> Self {
+        let Attachment { container, ifname, .. } = attachment;
         Self { owner: Owner::new(container, ifname), bare: Owner::bare(container) }
     }
 }
@@ -37,9 +38,10 @@ pub(crate) fn allocate(
     store: &mut Store,
     config: &Config,
     attached: &Attached,
+    is_held: &IsHeld<'_>,
 ) -> Result<Vec<IpConfig>, AllocateError> {
     let mut made = Vec::with_capacity(config.sets.len());
-    let allocated = allocate_sets(store, config, attached, &mut made);
+    let allocated = allocate_sets(&mut Ask { store, config, attached, is_held }, &mut made);
     if allocated.is_err() {
         for address in &made {
             // The error at hand says more than one from taking back.
@@ -49,17 +51,25 @@ pub(crate) fn allocate(
     allocated.map(|()| made)
 }
 
-fn allocate_sets(
-    store: &mut Store,
-    config: &Config,
-    attached: &Attached,
-    made: &mut Vec<IpConfig>,
-) -> Result<(), AllocateError> {
-    let mut requested = config.requested.clone();
+/// Whether a living attachment has the address although no reservation says so.
+pub(crate) type IsHeld<'a> = dyn Fn(IpAddr) -> bool + 'a;
+
+/// Who asks for addresses of which network.
+struct Ask<'a> {
+    store: &'a mut Store,
+    config: &'a Config,
+    attached: &'a Attached,
+    is_held: &'a IsHeld<'a>,
+}
+
+fn allocate_sets(ask: &mut Ask<'_>, made: &mut Vec<IpConfig>) -> Result<(), AllocateError> {
+    let mut requested = ask.config.requested.clone();
+    let config = ask.config;
     for (index, set) in config.sets.iter().enumerate() {
         let request =
             requested.iter().position(|ip| set.range_of(*ip).is_some()).map(|at| requested.remove(at));
-        let pick = Pick { store, config, attached, index, set };
+        let pick =
+            Pick { store: ask.store, config, attached: ask.attached, is_held: ask.is_held, index, set };
         let picked = match request {
             Some(ip) => pick.this(ip),
             None => pick.any(),
@@ -74,6 +84,7 @@ struct Pick<'a> {
     store: &'a mut Store,
     config: &'a Config,
     attached: &'a Attached,
+    is_held: &'a IsHeld<'a>,
     index: usize,
     set: &'a RangeSet,
 }
@@ -88,6 +99,9 @@ impl Pick<'_> {
         }
         if self.config.exclusion_of(ip).is_some() {
             return Err(SetError::Excluded(ip));
+        }
+        if (self.is_held)(ip) {
+            return Err(taken(None));
         }
         match self.store.reserve(ip, &self.attached.owner, self.index)? {
             Reserved::Done => Ok(self.done(ip, &range)),
@@ -132,7 +146,7 @@ impl Pick<'_> {
         let recall = |like| sticky::recall(self.store.dir(), &self.attached.owner, self.index, like);
         let Some(ip) = like.and_then(recall) else { return Ok(None) };
         let Some(range) = self.set.range_of(ip).copied() else { return Ok(None) };
-        if ip == range.gateway || self.config.exclusion_of(ip).is_some() {
+        if ip == range.gateway || self.config.exclusion_of(ip).is_some() || (self.is_held)(ip) {
             return Ok(None);
         }
         let reserved = self.store.reserve(ip, &self.attached.owner, self.index)?;
@@ -145,7 +159,9 @@ impl Pick<'_> {
         for stretch in self.set.stretches(last) {
             let mut from = Some(stretch.from);
             while let Some(ip) = candidate(self.store, self.config, &stretch, from)? {
-                if self.store.reserve(ip, &self.attached.owner, self.index)? == Reserved::Done {
+                if !(self.is_held)(ip)
+                    && self.store.reserve(ip, &self.attached.owner, self.index)? == Reserved::Done
+                {
                     return Ok(Some((ip, stretch.range)));
                 }
                 from = crate::range::successor(ip);

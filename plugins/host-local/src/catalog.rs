@@ -2,13 +2,14 @@
 //! Who holds what: answered by the index while it can be believed, else by a scan that becomes the next index.
 //! Works under the network's lock only.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use cnibox_sys::PrivateDir;
 use nix::sys::stat::{FileStat, futimens};
 use nix::sys::time::TimeSpec;
 
@@ -38,10 +39,12 @@ enum State {
 
 impl Catalog {
     /// Opens the index of a state directory below `root`, or scans.
-    pub(crate) fn open(dir: &StateDir, root: &Path) -> Result<Self, FileError> {
+    pub(crate) fn open(dir: &StateDir, root: &PrivateDir) -> Result<Self, FileError> {
         let opened = dir.stat()?;
-        let file =
-            ensure_private(root).then(|| root.join(format!("{:x}-{:x}", opened.st_dev, opened.st_ino)));
+        let file = root
+            .ensure()
+            .is_ok()
+            .then(|| root.path().join(format!("{:x}-{:x}", opened.st_dev, opened.st_ino)));
         let pages = file.as_deref().and_then(FilePages::open);
         let state = match pages.and_then(|pages| Index::open(pages, &stamp(&opened))) {
             Some(index) => State::Indexed(index),
@@ -211,18 +214,6 @@ fn stamp(stat: &FileStat) -> Stamp {
     ];
     stamp.copy_from_slice(fields.as_flattened());
     stamp
-}
-
-/// Makes the directory of the indexes if need be. Whether nobody else can write there; the directories above are
-/// root's.
-fn ensure_private(root: &Path) -> bool {
-    let mut made = fs::symlink_metadata(root);
-    if made.is_err() && DirBuilder::new().recursive(true).mode(0o700).create(root).is_ok() {
-        made = fs::symlink_metadata(root);
-    }
-    made.is_ok_and(|made| {
-        made.is_dir() && made.uid() == nix::unistd::geteuid().as_raw() && made.mode() & 0o022 == 0
-    })
 }
 
 /// An index's file.

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
 use cnibox_harness::Input;
+use cnibox_spec::Verb;
 use cnibox_spec::{Cidr, CniVersion, IpParseError, Json, Route, VersionNumber, decode, parse_cidr, parse_ip};
-use cnibox_sys::Verb;
 use ipnetwork::IpNetwork;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};

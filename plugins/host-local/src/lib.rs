@@ -35,11 +35,13 @@ mod status;
 mod sticky;
 mod store;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use std::cell::RefCell;
+
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::CniResult;
 use cnibox_sys::{Failure, Sys};
 
-use crate::allocate::{Attached, allocate};
+use crate::allocate::{Attached, IsHeld, allocate};
 pub use crate::config::Config;
 use crate::error::NothingAllocated;
 use crate::store::{Store, Terms};
@@ -49,26 +51,27 @@ pub struct HostLocal;
 
 impl Plugin for HostLocal {
     const NAME: &'static str = "host-local";
+    const ROLE: Role = Role::Ipam;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
         Ok(Config::load(input)?)
     }
 
-    fn add(request: &Request<'_, Config, AddArgs>, _: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        add(&request.config, &Attached::new(&request.args.container, &request.args.ifname), &Terms::of_host())
+    fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        let sys = RefCell::new(sys);
+        // What cannot be found out is left to the reservations.
+        let is_held = |ip| sys.borrow_mut().address_is_held(&request.conf.network, ip).unwrap_or(false);
+        let attached = Attached::new(&request.args.attachment);
+        add(&request.config, &attached, &Terms::of_host(), &is_held)
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
-        del(&request.config, &Attached::new(&request.args.container, &request.args.ifname), &Terms::of_host())
+        del(&request.config, &Attached::new(&request.args.attachment), &Terms::of_host())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
-        check(
-            &request.config,
-            &Attached::new(&request.args.container, &request.args.ifname),
-            &Terms::of_host(),
-        )
+        check(&request.config, &Attached::new(&request.args.attachment), &Terms::of_host())
     }
 
     fn status(request: &Request<'_, Config, ()>, _: &mut Sys<'_>) -> Result<(), Failure> {
@@ -87,11 +90,16 @@ impl Plugin for HostLocal {
 }
 
 /// Reserves the attachment's addresses.
-fn add(config: &Config, attached: &Attached, terms: &Terms) -> Result<CniResult, Failure> {
+fn add(
+    config: &Config,
+    attached: &Attached,
+    terms: &Terms,
+    is_held: &IsHeld<'_>,
+) -> Result<CniResult, Failure> {
     let dns = config.resolv_conf.as_deref().map(resolv::read).transpose()?.unwrap_or_default();
     let mut store = Store::ensure(&config.state, terms)?;
     let allocated = reclaim(&mut store, config)
-        .and_then(|()| allocate(&mut store, config, attached).map_err(|error| error.into_failure()));
+        .and_then(|()| allocate(&mut store, config, attached, is_held).map_err(|error| error.into_failure()));
     store.close();
     Ok(CniResult { ips: allocated?, routes: config.routes.clone(), dns, ..CniResult::default() })
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading `resolv.conf(5)` into a result's DNS. Nothing in the file is checked: what it says is passed on.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use cnibox_spec::Dns;
@@ -17,7 +18,12 @@ const LIMIT: u64 = 1 << 20;
 /// # Errors
 /// It cannot be opened or read.
 pub(crate) fn read(path: &Path) -> Result<Dns, FileError> {
-    let file = File::open(path).map_err(|source| FileError::new("open", path, source))?;
+    // A pipe that nobody writes to must not hang it either.
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|source| FileError::new("open", path, source))?;
+    if !file.metadata().is_ok_and(|meta| meta.is_file()) {
+        return Err(FileError::new("read", path, ErrorKind::InvalidInput));
+    }
     let mut bytes = Vec::new();
     file.take(LIMIT).read_to_end(&mut bytes).map_err(|source| FileError::new("read", path, source))?;
     Ok(parse(&String::from_utf8_lossy(&bytes)))
@@ -46,6 +52,19 @@ fn parse(text: &str) -> Dns {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_plain_files_are_read() {
+        let pipe = std::env::temp_dir().join(format!("cnibox-resolv-{}", std::process::id()));
+        let _ = std::fs::remove_file(&pipe);
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [pipe.as_path(), Path::new("/dev/zero"), Path::new("/")] {
+            let refused = read(path).unwrap_err().to_string();
+            assert!(refused.contains(&path.display().to_string()), "{refused}");
+        }
+        std::fs::remove_file(&pipe).unwrap();
+        assert_eq!(read(Path::new("/proc/self/comm")).unwrap(), Dns::default());
+    }
 
     #[test]
     fn lines_add_up_and_the_last_domain_wins() {

@@ -5,10 +5,11 @@
 //! call that fails has reserved nothing that it did not report.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use cnibox_spec::Attachment;
+use cnibox_spec::LiveAttachment;
+use cnibox_sys::PrivateDir;
 
 use crate::boot;
 use crate::catalog::Catalog;
@@ -21,7 +22,7 @@ use crate::owner::Owner;
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     /// Directory of the indexes.
-    pub(crate) index: PathBuf,
+    pub(crate) index: PrivateDir,
     /// The longest wait for the lock.
     pub(crate) patience: Duration,
 }
@@ -29,12 +30,12 @@ pub(crate) struct Terms {
 impl Terms {
     /// Those of a plugin in use.
     pub(crate) fn of_host() -> Self {
-        Self { index: PathBuf::from(INDEX_DIR), patience: PATIENCE }
+        Self { index: PrivateDir::of_host("").below(INDEX_DIR), patience: PATIENCE }
     }
 }
 
-/// Where indexes live on a host: gone after a boot, and made by whoever needs it.
-const INDEX_DIR: &str = "/run/cnibox/host-local";
+/// Where indexes live below what is this program's own: gone after a boot, and made by whoever needs it.
+const INDEX_DIR: &str = "host-local";
 
 /// What came of an attempt to reserve an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +167,7 @@ impl Store {
     ///
     /// # Errors
     /// The first file that could not be removed; the others were.
-    pub(crate) fn retain(&mut self, valid: &[Attachment]) -> Result<(), StoreError> {
+    pub(crate) fn retain(&mut self, valid: &[LiveAttachment]) -> Result<(), StoreError> {
         let lives = |owner: &Owner| {
             let mut of_container = valid.iter().filter(|live| live.container_id == owner.container());
             of_container.any(|live| owner.ifname().is_none_or(|ifname| ifname == live.ifname))

@@ -5,10 +5,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cnibox_spec::{Attachment, Cidr, Code, ContainerId, IfName, NetAddr, parse_cidr, parse_ip};
+use cnibox_spec::{Attachment, Cidr, Code, LiveAttachment, NetAddr, parse_cidr, parse_ip};
+use cnibox_sys::PrivateDir;
 use nix::unistd::mkdtemp;
 
 use super::*;
+
 use crate::range::{RangeSet, RangeShape};
 
 /// A state directory of its own, and where its index is.
@@ -26,7 +28,7 @@ impl Drop for Host {
 impl Host {
     fn new() -> Self {
         let dir = mkdtemp(&std::env::temp_dir().join("host-local-XXXXXX")).unwrap();
-        let terms = Terms { index: dir.join("index"), patience: Duration::from_millis(200) };
+        let terms = Terms { index: PrivateDir::new(dir.join("index")), patience: Duration::from_millis(200) };
         Self { dir, terms }
     }
 
@@ -34,7 +36,7 @@ impl Host {
     fn without_index() -> Self {
         let mut host = Self::new();
         fs::write(host.dir.join("index"), "").unwrap();
-        host.terms.index = host.dir.join("index");
+        host.terms.index = PrivateDir::new(host.dir.join("index"));
         host
     }
 
@@ -57,7 +59,7 @@ impl Host {
     }
 
     fn add(&self, config: &Config, container: &str) -> Result<String, Failure> {
-        let result = add(config, &attached(container), &self.terms)?;
+        let result = add(config, &attached(container), &self.terms, &|_| false)?;
         let ips: Vec<_> = result.ips.iter().map(|ip| ip.address.ip().to_string()).collect();
         Ok(ips.join(" "))
     }
@@ -73,7 +75,10 @@ impl Host {
     fn retain(&self, valid: &[(&str, &str)]) {
         let valid: Vec<_> = valid
             .iter()
-            .map(|(id, ifname)| Attachment { container_id: (*id).to_owned(), ifname: (*ifname).to_owned() })
+            .map(|(id, ifname)| LiveAttachment {
+                container_id: (*id).to_owned(),
+                ifname: (*ifname).to_owned(),
+            })
             .collect();
         let mut store = Store::ensure(&self.state(), &self.terms).unwrap();
         store.retain(&valid).unwrap();
@@ -109,7 +114,7 @@ fn cidr(text: &str) -> Cidr {
 }
 
 fn attached(container: &str) -> Attached {
-    Attached::new(&ContainerId::new(container).unwrap(), &IfName::new("eth0").unwrap())
+    Attached::new(&Attachment::new("net", container, "eth0").unwrap())
 }
 
 fn msg(failure: &Failure) -> &str {
@@ -445,7 +450,7 @@ fn an_index_that_lies_is_found_out() {
     for id in ["a", "b", "c"] {
         host.add(&config, id).unwrap();
     }
-    let index = fs::read_dir(&host.terms.index).unwrap().next().unwrap().unwrap().path();
+    let index = fs::read_dir(host.terms.index.path()).unwrap().next().unwrap().unwrap().path();
     // Content that changes in place does not show in the directory's time.
     fs::write(host.state().join("10.22.0.3"), "z\r\neth0").unwrap();
     assert!(host.index_is_believed());
@@ -469,10 +474,10 @@ fn an_index_in_a_directory_of_others_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let host = Host::new();
     let config = host.config(&["10.22.0.0/24"]);
-    fs::create_dir(&host.terms.index).unwrap();
-    fs::set_permissions(&host.terms.index, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::create_dir(host.terms.index.path()).unwrap();
+    fs::set_permissions(host.terms.index.path(), fs::Permissions::from_mode(0o777)).unwrap();
     host.add(&config, "a").unwrap();
-    assert_eq!(fs::read_dir(&host.terms.index).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(host.terms.index.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -489,7 +494,8 @@ fn an_index_grows_with_the_network() {
         assert!(host.check(&config, &format!("c{n}")).is_err());
     }
     assert!(host.index_is_believed());
-    let files: Vec<_> = fs::read_dir(&host.terms.index).unwrap().map(|f| f.unwrap().file_name()).collect();
+    let files: Vec<_> =
+        fs::read_dir(host.terms.index.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
     assert_eq!(files.len(), 1, "{files:?}");
 }
 

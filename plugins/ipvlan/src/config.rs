@@ -3,8 +3,8 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::{IpVlanMode, Link};
-use cnibox_spec::{CniResult, Code, DecodeError, Dns, PrevResultError};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, Place, Verb};
+use cnibox_spec::{CniResult, Code, DecodeError, Dns, PrevResultError, Verb};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, Place};
 use serde::Deserialize;
 use thiserror::Error;
 

@@ -6,10 +6,10 @@
 
 mod config;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{IpVlanFlag, IpVlanMode, Link, LinkData, ParentSpec};
-use cnibox_spec::CniResult;
-use cnibox_sys::{Announce, CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn, Verb};
+use cnibox_spec::{CniResult, Verb};
+use cnibox_sys::{Announce, CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn};
 use thiserror::Error;
 
 pub use config::Config;
@@ -19,7 +19,7 @@ pub struct Ipvlan;
 
 impl Plugin for Ipvlan {
     const NAME: &'static str = "ipvlan";
-    const REMEMBERED: bool = true;
+    const ROLE: Role = Role::Interface;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -31,7 +31,7 @@ impl Plugin for Ipvlan {
         sys.open_pod_named(&args.netns)?;
         let parent = sys.parent(config.place, config.master.as_deref())?;
         let spec = ParentSpec {
-            name: args.ifname.as_str(),
+            name: args.attachment.ifname.as_str(),
             parent: parent.index,
             parent_nsid: sys.parent_nsid(config.place)?,
             mtu: None,
@@ -39,7 +39,7 @@ impl Plugin for Ipvlan {
         };
         let plan = PodPlan {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             dns: config.dns.as_ref(),
             announce: Some(Announce::ArpAndNeighbours),
             version: conf.version,
@@ -49,7 +49,7 @@ impl Plugin for Ipvlan {
             let create = |sys: &mut Sys<'_>| {
                 Ok(sys.rtnl(Place::Pod)?.link_add_ipvlan(&spec, config.mode, IpVlanFlag::Bridge))
             };
-            let link = tx.pod_link_add(Self::NAME, &args.ifname, create)?;
+            let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
             if let Some(mtu) = mtu {
                 tx.shared(|sys| set_mtu(sys, &link, mtu))?;
             }
@@ -62,8 +62,8 @@ impl Plugin for Ipvlan {
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let DelArgs { netns, ifname, .. } = &request.args;
-        sys.detach(netns.as_ref(), ifname, request.config.ipam.as_deref())
+        let DelArgs { attachment, netns } = &request.args;
+        sys.detach(netns.as_ref(), &attachment.ifname, request.config.ipam.as_deref())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -71,7 +71,7 @@ impl Plugin for Ipvlan {
         sys.open_pod_named(&args.netns)?;
         let (result, link) = sys.check_interface(Expected {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             ipam: config.ipam.as_deref(),
             prev_result: conf.prev_result(),
             wording: CheckWording::of_kind("ipvlan", "ipvlan"),
@@ -81,7 +81,7 @@ impl Plugin for Ipvlan {
             sys.parent(config.place, Some(master))?;
         }
         expect_mode(&link, config.mode)?;
-        sys.check_layer3(&args.ifname, &result)
+        sys.check_layer3(&args.attachment.ifname, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -91,7 +91,7 @@ impl Plugin for Ipvlan {
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.config.ipam.as_deref())
     }
 }
 

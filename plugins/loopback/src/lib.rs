@@ -5,9 +5,9 @@
 
 use std::net::IpAddr;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
-use cnibox_spec::{CniResult, Code, DecodeError, Interface, IpConfig, NetnsPath, PrevResultError};
-use cnibox_sys::{Coded, Failure, Pod, Sys, Verb};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
+use cnibox_spec::{CniResult, Code, DecodeError, Interface, IpConfig, NetnsPath, PrevResultError, Verb};
+use cnibox_sys::{Coded, Failure, Pod, Sys};
 use thiserror::Error;
 
 /// The plugin.
@@ -43,6 +43,7 @@ impl Coded for LoopbackError {
 
 impl Plugin for Loopback {
     const NAME: &'static str = "loopback";
+    const ROLE: Role = Role::Chained;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -68,7 +69,8 @@ impl Plugin for Loopback {
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Some(netns) = &request.args.netns else { return Ok(()) };
         let Some(pod) = sys.open_pod_if_present(netns)? else { return Ok(()) };
-        let lo = pod.rtnl.link_by_name(LO)?;
+        // The container may have given it another name. The reference fails then, for as long as the container likes.
+        let Some(lo) = pod.rtnl.link_by_name_if_present(LO)? else { return Ok(()) };
         Ok(pod.rtnl.link_set_down(lo.index)?)
     }
 

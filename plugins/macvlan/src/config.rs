@@ -3,8 +3,8 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::{Mac, MacVlanMode};
-use cnibox_spec::{ArgsError, Code, DecodeError, Dns};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, Place, Verb};
+use cnibox_spec::{ArgsError, Code, DecodeError, Dns, Verb};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, Place};
 use serde::Deserialize;
 use thiserror::Error;
 

@@ -5,10 +5,10 @@
 
 mod config;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{Link, LinkData, MacVlanMode, MacVlanSpec};
-use cnibox_spec::CniResult;
-use cnibox_sys::{Announce, CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn, Verb};
+use cnibox_spec::{CniResult, Verb};
+use cnibox_sys::{Announce, CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn};
 use thiserror::Error;
 
 pub use config::Config;
@@ -18,7 +18,7 @@ pub struct Macvlan;
 
 impl Plugin for Macvlan {
     const NAME: &'static str = "macvlan";
-    const REMEMBERED: bool = true;
+    const ROLE: Role = Role::Interface;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -30,7 +30,7 @@ impl Plugin for Macvlan {
         sys.open_pod_named(&args.netns)?;
         let (parent, mtu) = sys.parent_and_mtu(config.place, config.master.as_deref(), config.mtu)?;
         let spec = MacVlanSpec {
-            name: args.ifname.as_str(),
+            name: args.attachment.ifname.as_str(),
             parent: parent.index,
             parent_nsid: sys.parent_nsid(config.place)?,
             mode: config.mode,
@@ -41,14 +41,14 @@ impl Plugin for Macvlan {
         };
         let plan = PodPlan {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             dns: config.dns.as_ref(),
             announce: Some(Announce::ArpAndNeighbours),
             version: conf.version,
         };
         Txn::run(sys, |tx| {
             let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_macvlan(&spec));
-            let link = tx.pod_link_add(Self::NAME, &args.ifname, create)?;
+            let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
             let ipam =
                 config.ipam.as_deref().map(|plugin| tx.ipam_add(plugin, &conf.version_text)).transpose()?;
             tx.pod_configure(&link, ipam, &plan)
@@ -56,8 +56,8 @@ impl Plugin for Macvlan {
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let DelArgs { netns, ifname, .. } = &request.args;
-        sys.detach(netns.as_ref(), ifname, request.config.ipam.as_deref())
+        let DelArgs { attachment, netns } = &request.args;
+        sys.detach(netns.as_ref(), &attachment.ifname, request.config.ipam.as_deref())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -66,13 +66,13 @@ impl Plugin for Macvlan {
         sys.parent_and_mtu(config.place, config.master.as_deref(), config.mtu)?;
         let (result, link) = sys.check_interface(Expected {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             ipam: config.ipam.as_deref(),
             prev_result: conf.prev_result(),
             wording: WORDING,
         })?;
         expect_mode(&link, config.mode)?;
-        sys.check_layer3(&args.ifname, &result)
+        sys.check_layer3(&args.attachment.ifname, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -82,7 +82,7 @@ impl Plugin for Macvlan {
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.config.ipam.as_deref())
     }
 }
 

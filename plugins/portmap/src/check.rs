@@ -49,17 +49,11 @@ fn compare(layout: &iptables::Layout, engine: &mut Engine) -> Result<(), Drift> 
     if !engine.chain_exists(&table, &layout.chain)? {
         return Err(Drift::NoChain(layout.chain.clone()));
     }
-    expect(
-        layout,
-        engine,
-        &layout.chain,
-        &layout.own,
-        list(layout.own.iter().map(|rule| list(rule.to_args()))),
-    )?;
-    expect(layout, engine, iptables::TOP, &layout.entries, list(layout.entries.iter().map(conditions)))?;
+    let words = |rules: &[Rule]| list(rules.iter().map(|rule| list(rule.to_args())));
+    expect(layout, engine, (&layout.chain, &layout.own), words)?;
+    expect(layout, engine, (iptables::TOP, &layout.entries), |rules| list(rules.iter().map(conditions)))?;
     for placed in &layout.shared {
-        let rules = std::slice::from_ref(&placed.rule);
-        expect(layout, engine, &placed.chain, rules, list([list(placed.rule.to_args())]))?;
+        expect(layout, engine, (&placed.chain, std::slice::from_ref(&placed.rule)), words)?;
     }
     Ok(())
 }
@@ -71,18 +65,17 @@ fn conditions(rule: &Rule) -> String {
     list(words.iter().take(end))
 }
 
-/// All of `rules` are in the chain.
+/// All of `rules` are in the chain; otherwise `text` says which should be.
 fn expect(
     layout: &iptables::Layout,
     engine: &mut Engine,
-    chain: &str,
-    rules: &[Rule],
-    text: String,
+    (chain, rules): (&str, &[Rule]),
+    text: impl Fn(&[Rule]) -> String,
 ) -> Result<(), Drift> {
     if engine.missing(layout.family, Table::Nat, chain, rules)?.is_empty() {
         return Ok(());
     }
-    Err(Drift::NoRule { rules: text, chain: chain.to_owned() })
+    Err(Drift::NoRule { rules: text(rules), chain: chain.to_owned() })
 }
 
 /// As many rules with the container's comment as there are mappings, as in the reference, and the way to them.

@@ -7,40 +7,42 @@
 
 use std::collections::BTreeSet;
 
+use cnibox_harness::Plugin;
 use cnibox_netfilter::xt::Table;
 use cnibox_netfilter::{Error, Family, TableRef, if_any};
-use cnibox_spec::{Attachment, NetworkName};
-use cnibox_sys::{Failure, Memo, Memory, Sys};
+use cnibox_spec::{LiveAttachment, NetworkName};
+use cnibox_sys::{Failure, Ledger, Record, Sys};
 
 use crate::owner::{DNAT_PREFIX, Owner, nft_comment, xt_comment_start};
 use crate::remove::FAMILIES;
-use crate::setup::{MEMORY, is_iptables_only};
-use crate::{PortmapError, iptables, nftables, remove};
+use crate::setup::is_iptables_only;
+use crate::{Portmap, PortmapError, iptables, nftables, remove};
 
 /// Removes what belongs to containers of `network` that are not in `valid`.
 ///
 /// # Errors
 /// What could not be removed; everything else was.
-pub(crate) fn stale(network: &NetworkName, valid: &[Attachment], sys: &mut Sys<'_>) -> Result<(), Failure> {
+pub(crate) fn stale(
+    network: &NetworkName,
+    valid: &[LiveAttachment],
+    sys: &mut Sys<'_>,
+) -> Result<(), Failure> {
     let mut failures = Vec::new();
     for family in FAMILIES {
         if let Err(source) = from_iptables(network.as_str(), valid, family, sys) {
             failures.push(PortmapError::Teardown { family: remove::name(family), source }.into());
         }
     }
-    let memory = Memory::of(MEMORY);
-    for memo in memory.stale(network, valid) {
-        match from_nftables(&memo, &memory, sys) {
-            Ok(()) => memory.forget(&memo),
-            Err(failure) => failures.push(failure),
-        }
-    }
+    let ledger = Ledger::of_host();
+    let mut stale = ledger.stale(network, valid);
+    stale.retain(|record| record.shares.contains_key(Portmap::NAME));
+    failures.extend(stale.iter().filter_map(|record| from_nftables(record, &ledger, sys).err()));
     Failure::collect(failures)
 }
 
 fn from_iptables(
     network: &str,
-    valid: &[Attachment],
+    valid: &[LiveAttachment],
     family: Family,
     sys: &mut Sys<'_>,
 ) -> Result<(), Error> {
@@ -77,16 +79,21 @@ fn belongs(comment: &str, start: &str, network: &str, chain: &str) -> bool {
 }
 
 /// Removes the rules of a remembered attachment, unless some with its comment may be somebody else's.
-fn from_nftables(memo: &Memo, memory: &Memory, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let is_other = |other: &Memo| !other.is_about(memo) && !is_iptables_only(other);
-    if is_iptables_only(memo) || memory.of_container(&memo.container).iter().any(is_other) {
+fn from_nftables(record: &Record, ledger: &Ledger, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let attachment = &record.attachment;
+    let is_other = |other: &Record| {
+        other.attachment != *attachment
+            && other.shares.contains_key(Portmap::NAME)
+            && !is_iptables_only(other)
+    };
+    if is_iptables_only(record) || ledger.of_container(&attachment.container).iter().any(is_other) {
         return Ok(());
     }
-    let comment = nft_comment(&memo.container);
+    let comment = nft_comment(attachment.container.as_str());
     for family in FAMILIES {
         let rules = if_any(sys.engine()?.rules(&nftables::table_ref(family), nftables::PORTS))?;
         let found = rules.iter().filter(|rule| rule.comment.as_deref() == Some(&comment)).count();
-        if found > nftables::noted(&memo.notes, family) {
+        if found > nftables::noted(record.notes(Portmap::NAME), family) {
             return Ok(());
         }
     }

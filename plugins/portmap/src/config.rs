@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use cnibox_harness::Input;
 use cnibox_netfilter::Family;
 use cnibox_netfilter::xt::{Protocol, is_chain_name};
-use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, list, parse_ip, quoted};
-use cnibox_sys::{Coded, Verb};
+use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, Verb, list, parse_ip, quoted};
+use cnibox_sys::Coded;
 use ipnetwork::IpNetwork;
 use serde::Deserialize;
 use thiserror::Error;
@@ -34,7 +34,7 @@ impl Backend {
         }
     }
 
-    const fn other(self) -> Self {
+    pub(crate) const fn other(self) -> Self {
         match self {
             Self::Iptables => Self::Nftables,
             Self::Nftables => Self::Iptables,

@@ -7,6 +7,7 @@
 //! POSTROUTING (first) -> CNI-HOSTPORT-MASQ, which masquerades what carries the mark
 //! ```
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use cnibox_netfilter::xt::{Address, Match, Protocol, Rule, Table, Target};
@@ -83,12 +84,12 @@ impl Layout {
         }
     }
 
-    /// Whether `rule` of the container's own chain is about one of our ports and is not what we want for it: it would
-    /// win, being first. A retried ADD with another address meets such.
-    #[must_use]
-    pub(crate) fn contradicts(&self, rule: &Rule) -> bool {
-        let about = subject(rule);
-        !self.own.iter().any(|own| own.is_same(rule)) && self.own.iter().any(|own| subject(own) == about)
+    /// Tells of a rule of the container's own chain whether it is about one of our ports and is not what we want for it: it
+    /// would win, being first. A retried ADD with another address meets such.
+    pub(crate) fn contradictions(&self) -> impl Fn(&Rule) -> bool {
+        let own: HashSet<Rule> = self.own.iter().map(Rule::canonical).collect();
+        let about: HashSet<Subject> = self.own.iter().map(subject).collect();
+        move |rule| about.contains(&subject(rule)) && !own.contains(&rule.canonical())
     }
 }
 
@@ -187,8 +188,11 @@ fn entries(config: &Config, owner: &Owner, family: Family) -> Vec<Rule> {
         .collect()
 }
 
+/// A port and the host's address.
+type Subject = (Option<(Protocol, u16)>, Option<IpNetwork>);
+
 /// What a rule of a container's chain is about, without its source.
-fn subject(rule: &Rule) -> (Option<(Protocol, u16)>, Option<IpNetwork>) {
+fn subject(rule: &Rule) -> Subject {
     let mut subject = (None, None);
     for condition in &rule.matches {
         if let Match::DestinationPort { protocol, port } = condition {

@@ -15,10 +15,10 @@ mod plan;
 mod remove;
 mod setup;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netfilter::{Family, TableRef, xt};
-use cnibox_spec::{CniResult, Code};
-use cnibox_sys::{Coded, Failure, MasqueradeBackend, Sys, Verb};
+use cnibox_spec::{CniResult, Code, Verb};
+use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
 
 pub use config::{Backend, Config, ConfigError, Mapping, Marking};
@@ -78,6 +78,7 @@ impl Coded for PortmapError {
 
 impl Plugin for Portmap {
     const NAME: &'static str = "portmap";
+    const ROLE: Role = Role::Chained;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -106,10 +107,16 @@ impl Plugin for Portmap {
             return Ok(());
         }
         let desired = desired(request, sys, Verb::Check)?;
-        check::present(&desired, sys)
+        let present = check::present(&desired, sys);
+        // What the host chose at ADD it may choose no more: either will do.
+        let other = desired.backend().other();
+        present.or_else(|missing| match request.config.backend {
+            None => check::present(&desired_with(request, other), sys).map_err(|_| missing),
+            Some(_) => Err(missing),
+        })
     }
 
-    /// One question to the packet filter, which asks for the privilege and the kernel part that ADD needs.
+    /// Questions to the packet filter, which asks for the privilege and the parts of the kernel that ADD needs.
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         sys.require_net_admin()?;
         let backends = match request.config.backend {
@@ -122,8 +129,15 @@ impl Plugin for Portmap {
                 Backend::Iptables => (TableRef::Xt(Family::Ipv4, xt::Table::Nat), iptables::TOP),
                 Backend::Nftables => (nftables::table_ref(Family::Ipv4), nftables::PORTS),
             };
-            match sys.engine()?.chain_exists(&table, chain) {
-                Ok(_) => return Ok(()),
+            let usable = sys.engine()?.chain_exists(&table, chain).map(drop);
+            let usable = usable.and_then(|()| match backend {
+                Backend::Iptables => {
+                    sys.engine()?.require(&plan::sample(&request.config), "forward ports in iptables' tables")
+                }
+                Backend::Nftables => Ok(()),
+            });
+            match usable {
+                Ok(()) => return Ok(()),
                 Err(error) => refusal = Some(error),
             }
         }
@@ -135,27 +149,25 @@ impl Plugin for Portmap {
     }
 }
 
-/// What must be there for this attachment, with the backend that the host wants.
+/// What must be there for this attachment, with the backend that the configuration asks for, or else the host wants.
 fn desired(
     request: &Request<'_, Config, AddArgs>,
     sys: &mut Sys<'_>,
     verb: Verb,
 ) -> Result<Desired, Failure> {
-    let backend = backend(&request.config, sys)?;
-    request.config.fits(backend).map_err(|error| prefixed(error, verb))?;
-    let owner = Owner::new(&request.conf.network, &request.args.container);
-    Ok(Desired::new(&request.config, backend, owner, request.args.ifname.as_str()))
+    let config = &request.config;
+    let backend = match config.backend {
+        Some(backend) => backend,
+        None if sys.wants_native(&desired_with(request, Backend::Iptables).install())? => Backend::Nftables,
+        None => Backend::Iptables,
+    };
+    config.fits(backend).map_err(|error| prefixed(error, verb))?;
+    Ok(desired_with(request, backend))
 }
 
-/// The backend that the configuration asks for, or else the host wants.
-fn backend(config: &Config, sys: &mut Sys<'_>) -> Result<Backend, Failure> {
-    Ok(match config.backend {
-        Some(backend) => backend,
-        None => match sys.masquerade_backend(None)? {
-            MasqueradeBackend::Iptables => Backend::Iptables,
-            MasqueradeBackend::Nftables => Backend::Nftables,
-        },
-    })
+fn desired_with(request: &Request<'_, Config, AddArgs>, backend: Backend) -> Desired {
+    let attachment = &request.args.attachment;
+    Desired::new(&request.config, backend, Owner::of(attachment), attachment.ifname.as_str())
 }
 
 /// The reference says for ADD and DEL where it failed.

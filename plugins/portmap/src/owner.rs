@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whose port mappings rules are, and the names that follow from it.
 
-use cnibox_spec::{ContainerId, NetworkName, sha512_prefix};
+use cnibox_spec::{Attachment, sha512_prefix};
 
 /// A container on a network. All its interfaces there share chains and comments, as in the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,9 +13,10 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// The owner that a call is about.
+    /// The owner of an attachment's ports.
     #[must_use]
-    pub(crate) fn new(network: &NetworkName, container: &ContainerId) -> Self {
+    pub(crate) fn of(attachment: &Attachment) -> Self {
+        let Attachment { network, container, .. } = attachment;
         Self { network: network.as_str().to_owned(), container: container.as_str().to_owned() }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What must be there for one attachment, as data.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use cnibox_netfilter::conntrack::Flow;
 use cnibox_netfilter::xt::Protocol;
@@ -52,6 +52,15 @@ impl Desired {
         Self { owner, rules, localnet, flows: udp_flows(&config.mappings, &families) }
     }
 
+    /// The backend whose rules they are.
+    #[must_use]
+    pub(crate) const fn backend(&self) -> Backend {
+        match self.rules {
+            Rules::Iptables(_) => Backend::Iptables,
+            Rules::Nftables(_) => Backend::Nftables,
+        }
+    }
+
     /// The changes that install the rules.
     #[must_use]
     pub(crate) fn install(&self) -> Batch {
@@ -62,6 +71,23 @@ impl Desired {
         }
         batch
     }
+}
+
+/// Rules in iptables' form like those of any container, to ask the kernel about.
+#[must_use]
+pub(crate) fn sample(config: &Config) -> Batch {
+    let mapping = Mapping {
+        host_port: 1,
+        container_port: 1,
+        protocol: Protocol::Tcp,
+        protocol_text: Protocol::Tcp.name().to_owned(),
+        host_ip: None,
+    };
+    let config = Config { mappings: vec![mapping], ..config.clone() };
+    let owner = Owner { network: String::new(), container: String::new() };
+    let mut batch = Batch::new();
+    iptables::Layout::new(&config, &owner, IpAddr::V4(Ipv4Addr::LOCALHOST).into()).install(&mut batch);
+    batch
 }
 
 /// Known UDP flows keep going where they went, whatever the rules say now.

@@ -4,14 +4,13 @@
 use cnibox_harness::{DelArgs, Request};
 use cnibox_netfilter::conntrack::{self, Flow};
 use cnibox_netfilter::xt::{Match, Protocol, Table};
-use cnibox_netfilter::{Error, Family, RuleInfo, TableRef};
-use cnibox_sys::{Failure, Memo, Memory, Sys};
+use cnibox_netfilter::{Batch, Error, Family, RuleInfo, TableRef};
+use cnibox_sys::{Failure, Sys};
 
 use crate::config::Config;
 use crate::owner::Owner;
 use crate::plan::udp_flows;
-use crate::setup::MEMORY;
-use crate::{Backend, PortmapError, backend, iptables, nftables};
+use crate::{Backend, PortmapError, iptables, nftables};
 
 /// Removes the container's rules of this network from both backends, since the configuration may have changed, and
 /// ends its UDP flows.
@@ -19,18 +18,13 @@ use crate::{Backend, PortmapError, backend, iptables, nftables};
 /// # Errors
 /// What could not be removed.
 pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let owner = Owner::new(&request.conf.network, &request.args.container);
+    let owner = Owner::of(&request.args.attachment);
     let mut failures = Vec::new();
     // A look at the connection tracking table costs more than everything else: only where there were rules.
     let mut flows = Vec::new();
     failures.extend(from_iptables(&owner, &request.config, sys, &mut flows));
     flows.extend(udp_flows(&request.config.mappings, &native_families(sys)));
     failures.extend(from_nftables(&owner.nft_comment(), sys));
-    Memory::of(MEMORY).forget(&Memo::new(
-        &request.conf.network,
-        &request.args.container,
-        &request.args.ifname,
-    ));
     if let Err(error) = conntrack::flush(&flows) {
         sys.warn(format_args!(
             "failed to delete stale UDP conntrack entries for {}: {error}",
@@ -56,11 +50,18 @@ fn from_iptables(owner: &Owner, config: &Config, sys: &mut Sys<'_>, flows: &mut 
     }
     let mut unusable = unusable.into_iter();
     if let (Some(v4), Some(v6)) = (unusable.next(), unusable.next())
-        && !matches!(backend(config, sys), Ok(Backend::Nftables))
+        && !is_native(config, sys)
     {
         failures.push(PortmapError::Unusable(v4, v6).into());
     }
     failures
+}
+
+fn is_native(config: &Config, sys: &mut Sys<'_>) -> bool {
+    match config.backend {
+        Some(backend) => backend == Backend::Nftables,
+        None => sys.wants_native(&Batch::new()).unwrap_or(false),
+    }
 }
 
 fn remove_family(owner: &Owner, family: Family, sys: &mut Sys<'_>) -> Result<Vec<Flow>, Error> {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD: writes what the plan says, all of it or nothing.
 
-use cnibox_harness::{AddArgs, Request};
+use std::collections::HashSet;
+
+use cnibox_harness::{AddArgs, Plugin, Request};
 use cnibox_netfilter::xt::{Rule, Table};
 use cnibox_netfilter::{Batch, RuleInfo, TableRef, conntrack};
 use cnibox_netns::sysctl;
-use cnibox_sys::{Failure, Memo, Memory, Sys, Txn, Undo};
+use cnibox_spec::Attachment;
+use cnibox_sys::{Failure, Ledger, Record, Sys, Txn, Undo};
 
 use crate::config::{Config, Marking};
 use crate::owner::Owner;
 use crate::plan::{Desired, Rules};
-use crate::{PortmapError, iptables, nftables};
+use crate::{Portmap, PortmapError, iptables, nftables};
 
 /// Installs the rules, opens the way from the host's own 127.0.0.0/8, and ends old UDP flows.
 ///
@@ -21,20 +24,20 @@ pub(crate) fn install(
     sys: &mut Sys<'_>,
     desired: &Desired,
 ) -> Result<(), Failure> {
-    let attachment = Memo::new(&request.conf.network, &request.args.container, &request.args.ifname);
+    let attachment = &request.args.attachment;
     let done = match &desired.rules {
         Rules::Iptables(layouts) => {
             require_mark_chain(&request.config, layouts, sys)?;
-            install_iptables(sys, desired, layouts, &attachment)
+            install_iptables(sys, desired, layouts, attachment)
         }
-        Rules::Nftables(layouts) => install_nftables(sys, desired, layouts, &attachment),
+        Rules::Nftables(layouts) => install_nftables(sys, desired, layouts, attachment),
     };
     done?;
     // The rules are in place: nothing from here on is worth failing for.
     if let Err(error) = conntrack::flush(&desired.flows) {
         sys.warn(format_args!(
             "failed to delete stale UDP conntrack entries for {}: {error}",
-            request.args.container
+            request.args.attachment.container
         ));
     }
     Ok(())
@@ -60,12 +63,11 @@ fn install_iptables(
     sys: &mut Sys<'_>,
     desired: &Desired,
     layouts: &[iptables::Layout],
-    attachment: &Memo,
+    attachment: &Attachment,
 ) -> Result<(), Failure> {
-    let memory = Memory::of(MEMORY);
-    let known = memory.of_container(&attachment.container);
-    let is_known = known.iter().any(|memo| memo.is_about(attachment));
-    let is_neighbour = |memo: &Memo| memo.network == attachment.network && !memo.is_about(attachment);
+    let known = noted(attachment);
+    let is_neighbour =
+        |record: &Record| record.attachment.network == attachment.network && record.attachment != *attachment;
     let (mut batch, mut undo) = (Batch::new(), Batch::new());
     for layout in layouts {
         let leftovers = Leftovers::read(layout, sys).map_err(PortmapError::Iptables)?;
@@ -76,19 +78,14 @@ fn install_iptables(
         leftovers.undo(layout, &desired.owner, &mut undo);
     }
     batch.extend(desired.install());
-    if !is_known {
-        memory.note(&Memo { notes: vec![IPTABLES_ONLY.to_owned()], ..attachment.clone() });
-    }
     Txn::run(sys, |tx| {
+        if tx.sys().notes().is_empty() {
+            tx.note(vec![IPTABLES_ONLY.to_owned()])?;
+        }
         tx.attempt(Undo::Rules(undo), |sys| {
             sys.engine().and_then(|engine| engine.apply(&batch)).map_err(PortmapError::Iptables)
         })?;
         tx.shared(|sys| open_localnet(sys, desired))
-    })
-    .inspect_err(|_| {
-        if !is_known {
-            memory.forget(attachment);
-        }
     })
 }
 
@@ -112,7 +109,8 @@ impl Leftovers {
 
     /// Removes rules for our ports that would win over ours.
     fn clear(&self, layout: &iptables::Layout, batch: &mut Batch) {
-        let contradicting = |info: &&RuleInfo| info.xt.as_ref().is_some_and(|rule| layout.contradicts(rule));
+        let contradicts = layout.contradictions();
+        let contradicting = |info: &&RuleInfo| info.xt.as_ref().is_some_and(&contradicts);
         for info in self.rules.iter().flatten().filter(contradicting) {
             batch.xt(layout.family, Table::Nat).delete_found(&layout.chain, info.id.clone());
         }
@@ -121,55 +119,65 @@ impl Leftovers {
     /// Takes back what was not there before.
     fn undo(&self, layout: &iptables::Layout, owner: &Owner, undo: &mut Batch) {
         let Some(rules) = &self.rules else { return undo.extend(iptables::remove(owner, layout.family)) };
-        let missing = |rule: &Rule, among: &[RuleInfo]| {
-            !among.iter().any(|info| info.xt.as_ref().is_some_and(|xt| xt.is_same(rule)))
-        };
         let mut changes = undo.xt(layout.family, Table::Nat);
-        for rule in layout.own.iter().filter(|rule| missing(rule, rules)) {
+        for rule in missing(&layout.own, rules) {
             changes = changes.delete_rule(&layout.chain, rule.clone());
         }
-        for rule in layout.entries.iter().filter(|rule| missing(rule, &self.entries)) {
+        for rule in missing(&layout.entries, &self.entries) {
             changes = changes.delete_rule(iptables::TOP, rule.clone());
         }
     }
+}
+
+/// Those of `rules` that are not among the listed ones.
+fn missing<'r>(rules: &'r [Rule], among: &[RuleInfo]) -> impl Iterator<Item = &'r Rule> {
+    let there: HashSet<&Rule> = among.iter().filter_map(|info| info.xt.as_ref()).collect();
+    let missing: Vec<_> = rules.iter().filter(|rule| !there.contains(&rule.canonical())).collect();
+    missing.into_iter()
 }
 
 fn install_nftables(
     sys: &mut Sys<'_>,
     desired: &Desired,
     layouts: &[nftables::Layout],
-    attachment: &Memo,
+    attachment: &Attachment,
 ) -> Result<(), Failure> {
-    let memory = Memory::of(MEMORY);
     let (mut batch, mut undo) = (Batch::new(), Batch::new());
+    let is_only_one = is_only_one(attachment);
     for layout in layouts {
         // Remembered, and never deleted: an ADD that was cut off. Its rules would win over ours.
-        if is_only_one(&memory, attachment) {
+        if is_only_one {
             batch.extend(nftables::remove(&desired.owner.nft_comment(), layout.family));
         }
         layout.uninstall(&mut undo);
     }
     batch.extend(desired.install());
-    memory.note(&Memo { notes: nftables::notes(layouts), ..attachment.clone() });
     Txn::run(sys, |tx| {
+        tx.note(nftables::notes(layouts))?;
         tx.attempt(Undo::Rules(undo), |sys| {
             sys.engine().and_then(|engine| engine.apply(&batch)).map_err(PortmapError::Nftables)
         })?;
         tx.shared(|sys| open_localnet(sys, desired))
     })
-    .inspect_err(|_| memory.forget(attachment))
+}
+
+/// The attachments of the container that this plugin has noted something of.
+fn noted(attachment: &Attachment) -> Vec<Record> {
+    let mut records = Ledger::of_host().of_container(&attachment.container);
+    records.retain(|record| record.shares.contains_key(Portmap::NAME));
+    records
 }
 
 /// Whether rules with the container's comment can only be this attachment's own: the comment says no network.
-fn is_only_one(memory: &Memory, attachment: &Memo) -> bool {
-    let mut known = memory.of_container(&attachment.container);
-    known.retain(|memo| !is_iptables_only(memo));
-    !known.is_empty() && known.iter().all(|memo| memo.is_about(attachment))
+fn is_only_one(attachment: &Attachment) -> bool {
+    let mut known = noted(attachment);
+    known.retain(|record| !is_iptables_only(record));
+    !known.is_empty() && known.iter().all(|record| record.attachment == *attachment)
 }
 
 /// Whether the attachment has rules in iptables' tables only.
-pub(crate) fn is_iptables_only(memo: &Memo) -> bool {
-    memo.notes == [IPTABLES_ONLY]
+pub(crate) fn is_iptables_only(record: &Record) -> bool {
+    record.notes(Portmap::NAME) == [IPTABLES_ONLY]
 }
 
 /// Packets from 127.0.0.0/8 may leave by the interface behind which the container is. Without a route there is
@@ -184,7 +192,5 @@ fn open_localnet(sys: &mut Sys<'_>, desired: &Desired) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Native rules do not say which network they are for, and no rules which interface; this plugin's memory does.
-pub(crate) const MEMORY: &str = "portmap";
 /// The note on an attachment that [`is_iptables_only`].
 const IPTABLES_ONLY: &str = "iptables";

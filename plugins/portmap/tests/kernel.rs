@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics")]
 
+use cnibox_testkit::nftables::{expr::Expression, stmt::Statement};
 use cnibox_testkit::{Call, Sandbox, sandbox};
 use serde_json::{Value, json};
 
@@ -139,7 +140,7 @@ fn a_second_interface_leaves_the_first_one_its_ports() {
             of_second("CHECK").run().success();
             of_second("DEL").run().success();
             call(net, "DEL", "one", &first).run().success();
-            assert!(dnat(net).is_empty() && !std::fs::exists("/run/cnibox/portmap").unwrap());
+            assert!(dnat(net).is_empty() && !std::fs::exists("/run/cnibox/attachments").unwrap());
         });
     }
 }
@@ -150,8 +151,7 @@ fn check_fails_when_any_rule_is_gone() {
         prepare(net);
         let conf = conf("iptables", "mynet", &["10.22.0.2/16"]);
         call(net, "ADD", "one", &conf).run().success();
-        let rules = net.run("iptables", &["-t", "nat", "-S"]);
-        let rules: Vec<_> = rules.lines().filter(|line| line.starts_with("-A")).collect();
+        let rules = net.iptables_rules("nat");
         assert_eq!(rules.len(), 13);
         for rule in rules {
             net.run("sh", &["-c", &format!("iptables -t nat {}", rule.replacen("-A", "-D", 1))]);
@@ -166,6 +166,27 @@ fn check_fails_when_any_rule_is_gone() {
         call(net, "DEL", "one", &conf).run().success();
         let (_, message) = call(net, "CHECK", "one", &conf).run().failure();
         assert_eq!(message.split(" CNI-DN-").next(), Some("could not check ipv4 dnat: chain"));
+    });
+}
+
+#[test]
+fn nft_understands_every_native_rule() {
+    sandbox(|net| {
+        prepare(net);
+        call(net, "ADD", "one", &conf("nftables", "mynet", &["10.22.0.2/16"])).run().success();
+        let rules = net.nft_rules("ip", "cni_hostport");
+        let own = rules.iter().filter(|rule| rule.comment.as_deref() == Some("one"));
+        let nats: Vec<_> = own
+            .filter_map(|rule| match rule.expr.last() {
+                Some(Statement::DNAT(Some(nat))) => Some(nat),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(nats.len(), 2);
+        for nat in nats {
+            assert_eq!(nat.addr, Some(Expression::String("10.22.0.2".into())));
+            assert_eq!(nat.port, Some(Expression::Number(80)));
+        }
     });
 }
 
@@ -248,14 +269,8 @@ fn an_add_that_fails_leaves_nothing() {
         assert_eq!(code, 999);
         assert!(message.starts_with("unable to set up nftables rules for port mappings: "), "{message}");
         net.run("nft", &["delete", "table", "ip6", "cni_hostport"]);
-        forget_failure("one");
         before.assert_same(&net.snapshot());
     });
-}
-
-/// What an ADD that failed leaves for the next one to know, until DEL, where no link of the container can carry it.
-fn forget_failure(container: &str) {
-    std::fs::remove_dir_all(format!("/run/cnibox/unfinished/{container}")).unwrap();
 }
 
 #[test]
@@ -298,7 +313,6 @@ fn a_later_failure_takes_the_rules_back() {
                 message.starts_with("unable to enable route_localnet: open /proc/sys/net/ipv4/conf/br0"),
                 "{message}"
             );
-            forget_failure("one");
             before.assert_same(&net.snapshot());
         });
     }

@@ -3,7 +3,7 @@
 
 use cnibox_netlink::{AddrSpec, Error, Link, LinkChange};
 use cnibox_netns::sysctl;
-use cnibox_sys::{Coded, Failure, Owner, Place, Sys, Txn, Undo, Veth, VethPlan};
+use cnibox_sys::{Coded, Failure, Mark, Place, Stage, Sys, Txn, Undo, Veth, VethPlan};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
@@ -38,12 +38,11 @@ pub(crate) fn forwarding(sys: &mut Sys<'_>, peers: &[Peer]) -> Result<(), Failur
     Ok(())
 }
 
-/// Makes the pair, marks the host's end as `owner`'s and brings it up.
-pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &VethPlan, owner: &Owner) -> Result<Veth, Failure> {
+/// Makes the pair, marks the host's end and brings it up.
+pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &VethPlan, mark: &Mark) -> Result<Veth, Failure> {
     let undo = Undo::Link { place: Place::Pod, name: plan.ifname.to_string() };
     let veth = tx.step(undo, |sys| sys.veth_add(plan))?;
-    let stage = tx.sys().attempt_stage();
-    let change = LinkChange::new(veth.host.index).up().alias(&owner.alias(stage));
+    let change = LinkChange::new(veth.host.index).up().alias(&mark.alias(Stage::Ready));
     tx.shared(|sys| {
         let refused = |source| ApplyError::HostUp(veth.host.name.clone(), source);
         sys.host()?.link_set(change).map_err(|error| Failure::from(refused(error)))

@@ -57,7 +57,7 @@ pub(crate) fn layer3(
     if let Some(dns) = &config.dns {
         result.dns = dns.clone();
     }
-    let interface = InterfacePlan::new(&args.ifname, &result)?;
+    let interface = InterfacePlan::new(&args.attachment.ifname, &result)?;
     Ok((result, interface))
 }
 

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{Error, Family, Link, Route, Rtnl, TABLE_MAIN};
 use cnibox_spec::CniResult;
-use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo};
+use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, UndoStep};
 use thiserror::Error as ThisError;
 
 use crate::config::{Config, ConfigError};
@@ -48,7 +48,7 @@ pub(crate) fn add(
     sys: &mut Sys<'_>,
 ) -> Result<(), Failure> {
     let Request { config, args, .. } = request;
-    let ifname = args.ifname.as_str();
+    let ifname = args.attachment.ifname.as_str();
     if previous.ips.is_empty() {
         return Err(ConfigError::NoAddresses(ifname.to_owned()).into());
     }
@@ -125,7 +125,7 @@ fn fill(
     link: &Link,
     routes: &[Route],
 ) -> Result<(), Failure> {
-    tx.attempt(Undo::TableRoutes { place: Place::Pod, table, link: link.index }, |sys| {
+    tx.attempt(TableRoutes { table, link: link.index }, |sys| {
         let rtnl = sys.rtnl(Place::Pod)?;
         if let (Some(route), Some(gateway)) = (address.default_route(table, link.index), address.gateway) {
             rtnl.route_add_exclusive(&route).map_err(|error| ApplyError::Default(gateway, error))?;
@@ -149,4 +149,24 @@ fn hint(tx: &mut Txn<'_, '_>, route: &Route, src: IpAddr) -> Result<(), Failure>
             .route_set_src(route, src)
             .map_err(|error| Failure::from(ApplyError::Hint(error)))
     })
+}
+
+/// Deletes the routes of a link of the container from a table that was empty before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TableRoutes {
+    table: u32,
+    /// The link's index.
+    link: u32,
+}
+
+impl UndoStep for TableRoutes {
+    fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let rtnl = sys.rtnl(Place::Pod)?;
+        for family in [Family::V4, Family::V6] {
+            for route in rtnl.routes(family, self.table, Some(self.link))? {
+                rtnl.route_del_exact(&route)?;
+            }
+        }
+        Ok(())
+    }
 }

@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, parse_ip};
-use cnibox_sys::{Coded, Verb};
+use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, Verb, parse_ip};
+use cnibox_sys::Coded;
 use serde::Deserialize;
 use thiserror::Error;
 

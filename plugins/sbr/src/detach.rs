@@ -34,10 +34,10 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     if sys.open_pod_if_present(netns)?.is_none() {
         return Ok(());
     }
-    let _lock = NetnsLock::take(netns.as_str())?;
-    let ifname = args.ifname.as_str();
+    let _lock = NetnsLock::take_if_free(netns.as_str())?;
+    let ifname = args.attachment.ifname.as_str();
+    let (link, mut sources) = interface(sys, ifname)?;
     let rtnl = sys.rtnl(Place::Pod)?;
-    let (link, mut sources) = interface(rtnl, ifname)?;
     if let Some(previous) = &config.prev_result {
         sources.extend(plan::addresses(previous, ifname, config).iter().map(|address| address.ip));
     }
@@ -48,13 +48,16 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     Failure::collect(failures)
 }
 
-/// The interface's index and addresses, as far as it is there.
-fn interface(rtnl: &mut Rtnl, ifname: &str) -> Result<(Option<u32>, Vec<IpAddr>), DetachError> {
-    let link = rtnl.link_by_name_if_present(ifname);
+/// The interface's index and addresses, as far as it is there and the attachment's.
+fn interface(sys: &mut Sys<'_>, ifname: &str) -> Result<(Option<u32>, Vec<IpAddr>), Failure> {
+    let link = sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname);
     let Some(link) = link.map_err(|error| DetachError::Link(ifname.to_owned(), error))? else {
         return Ok((None, Vec::new()));
     };
-    let addresses = rtnl.addrs(link.index, None).map_err(DetachError::ListAddresses)?;
+    if sys.is_anothers(&link)? {
+        return Ok((None, Vec::new()));
+    }
+    let addresses = sys.rtnl(Place::Pod)?.addrs(link.index, None).map_err(DetachError::ListAddresses)?;
     Ok((Some(link.index), addresses.into_iter().map(|addr| addr.net.ip()).collect()))
 }
 

@@ -13,7 +13,7 @@ mod plan;
 
 use std::net::IpAddr;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{Family, TABLE_LOCAL};
 use cnibox_spec::CniResult;
 use cnibox_sys::{Coded, Failure, Place, Sys};
@@ -37,6 +37,7 @@ impl Coded for Drift {}
 
 impl Plugin for Sbr {
     const NAME: &'static str = "sbr";
+    const ROLE: Role = Role::Chained;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -58,7 +59,7 @@ impl Plugin for Sbr {
         let Some(previous) = &request.config.prev_result else { return Ok(()) };
         sys.open_pod(&request.args.netns)?;
         let rtnl = sys.rtnl(Place::Pod)?;
-        for address in plan::addresses(previous, request.args.ifname.as_str(), &request.config) {
+        for address in plan::addresses(previous, request.args.attachment.ifname.as_str(), &request.config) {
             let family = Family::of(address.ip);
             let rule = rtnl.rules(family)?.into_iter().find(|rule| {
                 let chosen = request.config.table.is_none_or(|table| rule.table == table);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The lock that all calls for a namespace share: `flock` on its file, as the reference takes it. Unlike there, a path
-//! that is gone stays so.
+//! that is gone stays so, and nobody is waited for for ever: any process of the container may hold the lock.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io;
+use std::time::Duration;
 
 use cnibox_netns::errno;
-use cnibox_sys::Coded;
+use cnibox_spec::Code;
+use cnibox_sys::{Coded, lock_within};
 use thiserror::Error;
 
 /// The lock, held until it is dropped: closing the file gives it back.
@@ -17,28 +19,48 @@ pub(crate) struct NetnsLock {
 
 /// Why the namespace could not be locked.
 #[derive(Debug, Error)]
-#[error("lock {path}: {}", errno::io_text(source))]
-pub(crate) struct LockError {
-    path: String,
-    source: std::io::Error,
+pub(crate) enum LockError {
+    #[error("lock {path}: {}", errno::io_text(source))]
+    Refused { path: String, source: io::Error },
+    #[error("lock {path}: another process has had it for more than {} seconds", PATIENCE.as_secs())]
+    Busy { path: String },
 }
 
-impl Coded for LockError {}
+impl Coded for LockError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Refused { .. } => Code::INTERNAL,
+            Self::Busy { .. } => Code::TRY_AGAIN_LATER,
+        }
+    }
+}
 
 impl NetnsLock {
     /// Waits for the lock of the namespace at `path`.
     ///
     /// # Errors
-    /// The file cannot be opened or locked.
+    /// The file cannot be opened or locked, or another process has the lock.
     pub(crate) fn take(path: &str) -> Result<Self, LockError> {
-        let failed = |source| LockError { path: path.to_owned(), source };
+        Self::within(path, PATIENCE)?.ok_or_else(|| LockError::Busy { path: path.to_owned() })
+    }
+
+    /// The same for DEL, which the container must not keep from working: `None` if it tries. No other call chooses a table
+    /// by what DEL does.
+    ///
+    /// # Errors
+    /// The file cannot be opened or locked.
+    pub(crate) fn take_if_free(path: &str) -> Result<Option<Self>, LockError> {
+        Self::within(path, SHORT_PATIENCE)
+    }
+
+    fn within(path: &str, patience: Duration) -> Result<Option<Self>, LockError> {
+        let failed = |source| LockError::Refused { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
-        loop {
-            match file.lock() {
-                Ok(()) => return Ok(Self { _held: file }),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(error)),
-            }
-        }
+        let held = lock_within(file, patience).map_err(failed)?;
+        Ok(held.map(|held| Self { _held: held }))
     }
 }
+
+/// Far longer than a call holds it.
+const PATIENCE: Duration = Duration::from_secs(10);
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);

@@ -6,9 +6,9 @@ mod config;
 
 use std::net::IpAddr;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
-use cnibox_spec::{CniResult, Code, DecodeError, IpConfig, PrevResultError};
-use cnibox_sys::{Coded, Failure, Sys, Verb};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
+use cnibox_spec::{CniResult, Code, DecodeError, IpConfig, PrevResultError, Verb};
+use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
 
 pub use config::{Config, ConfigError};
@@ -41,6 +41,7 @@ impl Coded for Drift {
 
 impl Plugin for Static {
     const NAME: &'static str = "static";
+    const ROLE: Role = Role::Ipam;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -73,7 +74,7 @@ impl Plugin for Static {
                 continue;
             };
             if wanted.gateway.is_some() && wanted.gateway != found.gateway {
-                let (address, ifname) = (found.address.ip(), request.args.ifname.to_string());
+                let (address, ifname) = (found.address.ip(), request.args.attachment.ifname.to_string());
                 return Err(Drift::Gateway { address, ifname }.into());
             }
         }

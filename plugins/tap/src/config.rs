@@ -3,8 +3,8 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
-use cnibox_spec::{ArgsError, Code, DecodeError, Dns};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, Verb};
+use cnibox_spec::{ArgsError, Code, DecodeError, Dns, Verb};
+use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape};
 use serde::Deserialize;
 use thiserror::Error;
 

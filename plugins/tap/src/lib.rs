@@ -7,9 +7,9 @@
 mod config;
 mod create;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
-use cnibox_spec::CniResult;
-use cnibox_sys::{Announce, CheckWording, Expected, Failure, PodPlan, Sys, Txn, Verb};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
+use cnibox_spec::{CniResult, Verb};
+use cnibox_sys::{Announce, CheckWording, Expected, Failure, PodPlan, Sys, Txn};
 
 pub use config::Config;
 
@@ -18,7 +18,7 @@ pub struct Tap;
 
 impl Plugin for Tap {
     const NAME: &'static str = "tap";
-    const REMEMBERED: bool = true;
+    const ROLE: Role = Role::Interface;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -30,14 +30,14 @@ impl Plugin for Tap {
         sys.open_pod_named(&args.netns)?;
         let plan = PodPlan {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             dns: config.dns.as_ref(),
             announce: Some(Announce::Arp),
             version: conf.version,
         };
         Txn::run(sys, |tx| {
-            let link = tx.pod_link_add(Self::NAME, &args.ifname, |sys| {
-                create::device(sys, conf, config, &args.ifname)
+            let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, |sys| {
+                create::device(sys, conf, config, &args.attachment.ifname)
             })?;
             let link = tx.shared(|sys| create::configure(sys, config, link))?;
             let ipam =
@@ -47,8 +47,8 @@ impl Plugin for Tap {
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let DelArgs { netns, ifname, .. } = &request.args;
-        sys.detach(netns.as_ref(), ifname, request.config.ipam.as_deref())
+        let DelArgs { attachment, netns } = &request.args;
+        sys.detach(netns.as_ref(), &attachment.ifname, request.config.ipam.as_deref())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -56,12 +56,12 @@ impl Plugin for Tap {
         sys.open_pod_named(&args.netns)?;
         let (result, _) = sys.check_interface(Expected {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             ipam: config.ipam.as_deref(),
             prev_result: conf.prev_result(),
             wording: CheckWording::of_kind("tun", "tap"),
         })?;
-        sys.check_layer3(&args.ifname, &result)
+        sys.check_layer3(&args.attachment.ifname, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -70,6 +70,6 @@ impl Plugin for Tap {
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.config.ipam.as_deref())
     }
 }

@@ -50,22 +50,31 @@ pub(crate) fn check(sysctls: &Sysctls) -> Result<(), AllowlistError> {
 /// A line allows every name that it matches anywhere. Later lines are not looked at once one has matched.
 fn check_lines(text: &str, sysctls: &Sysctls) -> Result<(), AllowlistError> {
     let lines: Vec<_> = text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect();
+    let mut patterns = Vec::new();
     for (name, _) in &sysctls.0 {
-        let mut allowed = false;
-        for line in &lines {
-            let pattern = Regex::new(line)
-                .map_err(|source| AllowlistError::Pattern { line: (*line).to_owned(), source })?;
-            if pattern.is_match(name) {
-                allowed = true;
-                break;
-            }
-        }
-        if !allowed {
+        if !is_allowed(name, &lines, &mut patterns)? {
             let allowed = lines.iter().map(|line| (*line).to_owned()).collect();
             return Err(AllowlistError::NotAllowed { name: name.clone(), allowed });
         }
     }
     Ok(())
+}
+
+/// `patterns` are those of the lines that have been looked at before.
+fn is_allowed(name: &str, lines: &[&str], patterns: &mut Vec<Regex>) -> Result<bool, AllowlistError> {
+    if patterns.iter().any(|pattern| pattern.is_match(name)) {
+        return Ok(true);
+    }
+    for line in lines.iter().skip(patterns.len()) {
+        let pattern = Regex::new(line)
+            .map_err(|source| AllowlistError::Pattern { line: (*line).to_owned(), source })?;
+        let is_match = pattern.is_match(name);
+        patterns.push(pattern);
+        if is_match {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 const PATH: &str = "/etc/cni/tuning/allowlist.conf";

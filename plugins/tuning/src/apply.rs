@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD: sysctls, then the interface, taken back when something fails.
 
-use cnibox_harness::{AddArgs, Plugin, Request};
+use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{Error, LinkChange};
 use cnibox_netns::sysctl;
 use cnibox_spec::CniResult;
-use cnibox_sys::{Coded, Failure, Memo, Memory, Place, Sys, Txn, Undo};
+use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo};
 use thiserror::Error as ThisError;
 
+use crate::allowlist;
 use crate::backup::{Backup, BackupFile};
 use crate::config::{Config, LinkPlan};
 use crate::sysctls::SysctlName;
-use crate::{Tuning, allowlist};
 
 /// What the kernel refused.
 #[derive(Debug, ThisError)]
@@ -24,33 +24,23 @@ impl Coded for ApplyError {}
 
 /// ADD. Nothing is touched before all names are known to be allowed.
 pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let Request { conf, config, args } = request;
+    let Request { config, args, .. } = request;
     allowlist::check(&config.sysctls)?;
     let mut sysctls = Vec::new();
     for (key, value) in &config.sysctls.0 {
-        sysctls.push((SysctlName::new(key, args.ifname.as_str())?, value.as_str()));
+        sysctls.push((SysctlName::new(key, args.attachment.ifname.as_str())?, value.as_str()));
     }
     sys.open_pod(&args.netns)?;
-    let change = |sys: &mut Sys<'_>| {
-        Txn::run(sys, |tx| {
-            for (name, value) in &sysctls {
-                write(tx, name, value)?;
-            }
-            if config.link.is_empty() { Ok(()) } else { tune(tx, request) }
-        })
-    };
-    if config.link.is_empty() {
-        return change(sys);
-    }
-    let mut memo = Memo::new(&conf.network, &args.container, &args.ifname);
-    memo.notes = config.data_dir.to_str().map(str::to_owned).into_iter().collect();
-    let memory = Memory::of(Tuning::NAME);
-    let earlier = memory.recall(&memo);
-    // Before there is a file that GC could miss.
-    memory.note(&memo);
-    change(sys).inspect_err(|_| match &earlier {
-        Some(earlier) => drop(memory.note(earlier)),
-        None => memory.forget(&memo),
+    Txn::run(sys, |tx| {
+        for (name, value) in &sysctls {
+            write(tx, name, value)?;
+        }
+        if config.link.is_empty() {
+            return Ok(());
+        }
+        // Before there is a file that GC could miss.
+        tx.note(config.data_dir.to_str().map(str::to_owned).into_iter().collect())?;
+        tune(tx, request)
     })
 }
 
@@ -69,10 +59,10 @@ fn write(tx: &mut Txn<'_, '_>, name: &SysctlName, value: &str) -> Result<(), Fai
 /// Saves what the interface is like, then changes it.
 fn tune(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<(), Failure> {
     let Request { config, args, .. } = request;
-    let ifname = args.ifname.as_str();
+    let ifname = args.attachment.ifname.as_str();
     let link = tx.sys().rtnl(Place::Pod)?.link_by_name(ifname);
     let link = link.map_err(|error| ApplyError::NoLink(ifname.to_owned(), error))?;
-    let file = BackupFile::new(&config.data_dir, args.container.as_str(), ifname);
+    let file = BackupFile::new(&config.data_dir, args.attachment.container.as_str(), ifname);
     let backup = Backup::new(&config.link, &link);
     let save = |_: &mut Sys<'_>| file.write(&backup);
     if file.exists() {
@@ -114,8 +104,10 @@ impl LinkPlan {
 pub(crate) fn result(request: &Request<'_, Config, AddArgs>, previous: &CniResult) -> CniResult {
     let mut result = previous.clone();
     if request.config.link.mac.is_some() {
-        let ours =
-            result.interfaces.iter_mut().filter(|interface| interface.name == request.args.ifname.as_str());
+        let ours = result
+            .interfaces
+            .iter_mut()
+            .filter(|interface| interface.name == request.args.attachment.ifname.as_str());
         ours.for_each(|interface| interface.mac.clone_from(&request.config.mac_text));
     }
     result

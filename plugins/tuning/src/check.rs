@@ -35,7 +35,7 @@ impl Coded for Drift {}
 /// CHECK.
 pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let Request { config, args, .. } = request;
-    let ifname = args.ifname.as_str();
+    let ifname = args.attachment.ifname.as_str();
     sys.open_pod(&args.netns)?;
     for (key, wanted) in &config.sysctls.0 {
         let name = SysctlName::new(key, ifname)?;

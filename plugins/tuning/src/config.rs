@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
-use cnibox_spec::{Args, ArgsError, CniResult, Code, DecodeError, Json, PrevResultError, decode};
-use cnibox_sys::{Coded, Verb};
+use cnibox_spec::{Args, ArgsError, CniResult, Code, DecodeError, Json, PrevResultError, Verb, decode};
+use cnibox_sys::Coded;
 use serde::Deserialize;
 use thiserror::Error;
 

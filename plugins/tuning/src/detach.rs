@@ -3,62 +3,71 @@
 
 use cnibox_harness::{DelArgs, GcArgs, Plugin, Request};
 use cnibox_spec::NetnsPath;
-use cnibox_sys::{Failure, Memo, Memory, Place, Sys};
+use cnibox_sys::{Failure, Ledger, Place, Sys};
 
 use crate::Tuning;
 use crate::backup::{Backup, BackupFile};
 use crate::config::Config;
 
 /// DEL. As in the reference nothing that cannot be restored is an error: the interface is about to go anyway, and an
-/// error would keep the plugins before this one from removing it. Where there is nothing left to restore, the file goes.
+/// error would keep the plugins before this one from removing it. Where there is nothing left to restore, the file goes;
+/// it stays for a later DEL while the interface may live.
 pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let Request { conf, config, args } = request;
-    let (container, ifname) = (args.container.as_str(), args.ifname.as_str());
+    let Request { config, args, .. } = request;
+    let (container, ifname) = (args.attachment.container.as_str(), args.attachment.ifname.as_str());
     let file = BackupFile::new(&config.data_dir, container, ifname);
-    let failed = match (&args.netns, file.read()) {
-        (Some(netns), Some(backup)) => restore(sys, netns, ifname, &backup),
-        _ => Vec::new(),
+    let is_done = match file.read() {
+        Some(backup) if is_reached(sys, args.netns.as_ref()) => restore(sys, ifname, &backup),
+        Some(_) => !sys.interface_may_live(args.netns.as_ref()),
+        None => true,
     };
-    if !failed.is_empty() {
-        // A second DEL may have more luck.
-        sys.warn(failed.join("; "));
-        return Ok(());
+    if is_done {
+        return Ok(file.remove_if_present()?);
     }
-    file.remove_if_present()?;
-    Memory::of(Tuning::NAME).forget(&Memo::new(&conf.network, &args.container, &args.ifname));
+    sys.notes_kept();
     Ok(())
 }
 
-/// What could not be restored of an interface that is there.
-fn restore(sys: &mut Sys<'_>, netns: &NetnsPath, ifname: &str, backup: &Backup) -> Vec<String> {
+fn is_reached(sys: &mut Sys<'_>, netns: Option<&NetnsPath>) -> bool {
+    let Some(netns) = netns else { return false };
     match sys.open_pod_if_present(netns) {
-        Ok(Some(_)) => {}
-        Ok(None) => return Vec::new(),
+        Ok(pod) => pod.is_some(),
         Err(failure) => {
             sys.warn(failure);
-            return Vec::new();
+            false
         }
     }
-    let Ok(rtnl) = sys.rtnl(Place::Pod) else { return Vec::new() };
-    let Ok(link) = rtnl.link_by_name(ifname) else { return Vec::new() };
-    let changes = backup.changes(link.index);
-    let outcomes = changes.map(|(what, change)| (what, rtnl.link_set(change)));
-    outcomes
+}
+
+/// Whether everything could be restored of an interface that is there and the attachment's.
+fn restore(sys: &mut Sys<'_>, ifname: &str, backup: &Backup) -> bool {
+    let Ok(rtnl) = sys.rtnl(Place::Pod) else { return true };
+    let Ok(link) = rtnl.link_by_name(ifname) else { return true };
+    if sys.is_anothers(&link).unwrap_or(true) {
+        return true;
+    }
+    let Ok(rtnl) = sys.rtnl(Place::Pod) else { return true };
+    let outcomes = backup.changes(link.index).map(|(what, change)| (what, rtnl.link_set(change)));
+    let failed: Vec<_> = outcomes
         .filter_map(|(what, outcome)| Some(format!("failed to restore {what}: {}", outcome.err()?)))
-        .collect()
+        .collect();
+    if !failed.is_empty() {
+        sys.warn(failed.join("; "));
+    }
+    failed.is_empty()
 }
 
 /// GC. The name of a backup does not tell the network, and other networks' backups are in the same directory. So only
 /// those go that ADD has remembered for this network; a backup that the Go plugin made is left to DEL.
 pub(crate) fn gc(request: &Request<'_, Config, GcArgs>) -> Result<(), Failure> {
-    let memory = Memory::of(Tuning::NAME);
-    let mut failures = Vec::new();
-    for memo in memory.stale(&request.conf.network, &request.args.valid) {
-        let dir = memo.notes.first().map_or(request.config.data_dir.as_path(), std::path::Path::new);
-        match BackupFile::new(dir, &memo.container, &memo.ifname).remove_if_present() {
-            Ok(()) => memory.forget(&memo),
-            Err(error) => failures.push(error.into()),
-        }
+    let mut failures: Vec<Failure> = Vec::new();
+    let mut stale = Ledger::of_host().stale(&request.conf.network, &request.args.valid);
+    stale.retain(|record| record.shares.contains_key(Tuning::NAME));
+    for record in stale {
+        let (container, ifname) = (record.attachment.container.as_str(), record.attachment.ifname.as_str());
+        let dir = record.notes(Tuning::NAME).first();
+        let dir = dir.map_or(request.config.data_dir.as_path(), std::path::Path::new);
+        failures.extend(BackupFile::new(dir, container, ifname).remove_if_present().err().map(Failure::from));
     }
     Failure::collect(failures)
 }

@@ -13,7 +13,7 @@ mod config;
 mod detach;
 mod sysctls;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::CniResult;
 use cnibox_sys::{Failure, Sys};
 
@@ -24,6 +24,7 @@ pub struct Tuning;
 
 impl Plugin for Tuning {
     const NAME: &'static str = "tuning";
+    const ROLE: Role = Role::Chained;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {

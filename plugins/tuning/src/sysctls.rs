@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sysctls as configurations name them, and their files, which are below `/proc/sys/net` or refused.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -19,16 +20,24 @@ pub(crate) struct Sysctls(pub(crate) Vec<(String, String)>);
 impl Sysctls {
     /// Adds others, which replace those of the same name.
     pub(crate) fn merge(&mut self, others: Self) {
-        for (name, value) in others.0 {
-            self.set(name, value);
-        }
+        let all = std::mem::take(&mut self.0).into_iter().chain(others.0);
+        *self = all.collect();
     }
+}
 
-    fn set(&mut self, name: String, value: String) {
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, old)) => *old = value,
-            None => self.0.push((name, value)),
+/// Of a name that is there twice, the place of the first and the value of the last.
+impl FromIterator<(String, String)> for Sysctls {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(all: I) -> Self {
+        let mut sysctls: Vec<(String, String)> = Vec::new();
+        let mut places = HashMap::new();
+        for (name, value) in all {
+            let place = *places.entry(name.clone()).or_insert(sysctls.len());
+            match sysctls.get_mut(place) {
+                Some((_, old)) => *old = value,
+                None => sysctls.push((name, value)),
+            }
         }
+        Self(sysctls)
     }
 }
 
@@ -48,21 +57,17 @@ impl<'de> Visitor<'de> for SysctlsVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Sysctls, A::Error> {
-        let mut sysctls = Sysctls::default();
-        while let Some((name, value)) = map.next_entry::<String, Option<String>>()? {
-            sysctls.set(name, value.unwrap_or_default());
-        }
-        Ok(sysctls)
+        let next = || map.next_entry::<String, Option<String>>().transpose();
+        let entries = std::iter::from_fn(next);
+        entries.map(|entry| entry.map(|(name, value)| (name, value.unwrap_or_default()))).collect()
     }
 }
 
 /// Whether the configuration's `sysctl` has a name twice, which nobody can mean.
 pub(crate) fn has_duplicates(json: &Json) -> bool {
     let Some(Json::Object(members)) = json.member("sysctl") else { return false };
-    members
-        .iter()
-        .enumerate()
-        .any(|(at, (name, _))| members.iter().take(at).any(|(earlier, _)| earlier == name))
+    let mut names = HashSet::new();
+    !members.iter().all(|(name, _)| names.insert(name))
 }
 
 /// Why a sysctl could not be looked at or set.

@@ -4,9 +4,10 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cnibox_harness::run;
+use cnibox_netns::NetNs;
 use cnibox_testkit::{Container, InProcess, Sandbox, Snapshot, sandbox};
 use serde_json::{Value, json};
 
@@ -71,7 +72,7 @@ fn an_add_that_fails_at_any_step_leaves_nothing() {
             assert_eq!(net.run_in(&pod, "sysctl", &["-n", "net.ipv4.conf.eth0.log_martians"]), "0\n");
             step += 1;
         }
-        assert_eq!(step, 5, "two sysctls, the backup, the interface");
+        assert_eq!(step, 6, "two sysctls, the note, the backup, the interface");
     });
 }
 
@@ -128,6 +129,22 @@ fn del_leaves_no_backup_when_the_namespace_or_the_interface_is_gone() {
             TUNING.success("DEL", &pod, &conf);
             assert!(!Path::new(&backup(&pod)).exists(), "{gone}");
         }
+    });
+}
+
+#[test]
+fn del_without_a_namespace_keeps_the_backup_for_one_with_it() {
+    sandbox(|net| {
+        let pod = net.connected(&[]);
+        let (links, conf) = (inside(net, &pod), everything(&pod));
+        TUNING.success("ADD", &pod, &conf);
+        let lost =
+            Container { id: pod.id.clone(), path: PathBuf::new(), netns: NetNs::open(&pod.path).unwrap() };
+        TUNING.success("DEL", &lost, &conf);
+        assert!(Path::new(&backup(&pod)).exists());
+        TUNING.success("DEL", &pod, &conf);
+        assert!(!Path::new(&backup(&pod)).exists());
+        links.assert_same(&inside(net, &pod));
     });
 }
 

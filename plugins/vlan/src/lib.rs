@@ -5,10 +5,10 @@
 
 mod config;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{Link, LinkData, ParentSpec};
-use cnibox_spec::{CniResult, Code};
-use cnibox_sys::{CheckWording, Coded, Expected, Failure, Place, PodLinkError, PodPlan, Sys, Txn, Verb};
+use cnibox_spec::{CniResult, Code, Verb};
+use cnibox_sys::{CheckWording, Coded, Expected, Failure, Place, PodLinkError, PodPlan, Sys, Txn};
 use thiserror::Error;
 
 pub use config::Config;
@@ -18,7 +18,7 @@ pub struct Vlan;
 
 impl Plugin for Vlan {
     const NAME: &'static str = "vlan";
-    const REMEMBERED: bool = true;
+    const ROLE: Role = Role::Interface;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
@@ -30,26 +30,31 @@ impl Plugin for Vlan {
         sys.open_pod_named(&args.netns)?;
         let (parent, mtu) = sys.parent_and_mtu(config.place, Some(&config.master), config.mtu)?;
         let parent_nsid = sys.parent_nsid(config.place)?;
-        let spec =
-            ParentSpec { name: args.ifname.as_str(), parent: parent.index, parent_nsid, mtu, netns: None };
+        let spec = ParentSpec {
+            name: args.attachment.ifname.as_str(),
+            parent: parent.index,
+            parent_nsid,
+            mtu,
+            netns: None,
+        };
         let plan = PodPlan {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             dns: config.dns.as_ref(),
             announce: None,
             version: conf.version,
         };
         Txn::run(sys, |tx| {
             let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_vlan(&spec, config.id));
-            let link = tx.pod_link_add(Self::NAME, &args.ifname, create)?;
+            let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
             let ipam = tx.ipam_add(config.ipam_name(), &conf.version_text).map_err(delegate_failed)?;
             tx.pod_configure(&link, Some(ipam), &plan)
         })
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let DelArgs { netns, ifname, .. } = &request.args;
-        sys.detach(netns.as_ref(), ifname, request.config.ipam.as_deref())
+        let DelArgs { attachment, netns } = &request.args;
+        sys.detach(netns.as_ref(), &attachment.ifname, request.config.ipam.as_deref())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -57,14 +62,14 @@ impl Plugin for Vlan {
         sys.open_pod_named(&args.netns)?;
         let (result, link) = sys.check_interface(Expected {
             netns: &args.netns,
-            ifname: &args.ifname,
+            ifname: &args.attachment.ifname,
             ipam: Some(config.ipam_name()),
             prev_result: conf.prev_result(),
             wording: WORDING,
         })?;
         sys.parent(config.place, Some(&config.master))?;
         expect_settings(&link, config)?;
-        sys.check_layer3(&args.ifname, &result)
+        sys.check_layer3(&args.attachment.ifname, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -74,7 +79,7 @@ impl Plugin for Vlan {
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.config.ipam.as_deref())
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{Addr, AddrSpec, Error, Family, Link, LinkData, Monitor, Route, Rtnl, TABLE_MAIN};
-use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo};
+use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, UndoStep};
 use ipnetwork::IpNetwork;
 use thiserror::Error as ThisError;
 
@@ -53,7 +53,7 @@ pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> 
     sys.open_pod(&args.netns)?;
     Txn::run(sys, |tx| {
         let (vrf, table) = vrf(tx, config)?;
-        enslave(tx, args.ifname.as_str(), &vrf, table)
+        enslave(tx, args.attachment.ifname.as_str(), &vrf, table)
     })
 }
 
@@ -97,12 +97,7 @@ fn enslave(tx: &mut Txn<'_, '_>, ifname: &str, vrf: &Link, table: u32) -> Result
     let addresses = global_addresses(rtnl, link.index).map_err(ApplyError::AddressesBefore)?;
     let routes =
         main_routes(rtnl, link.index).map_err(|error| ApplyError::Routes(ifname.to_owned(), error))?;
-    let undo = Undo::Enslaved {
-        place: Place::Pod,
-        link: link.index,
-        addresses: addresses.clone(),
-        routes: routes.clone(),
-    };
+    let undo = Enslaved { link: link.index, addresses: addresses.clone(), routes: routes.clone() };
     tx.step(undo, |sys| {
         let refused =
             |source| ApplyError::Enslave { vrf: vrf.name.clone(), ifname: ifname.to_owned(), source };
@@ -189,3 +184,32 @@ const SCOPE_UNIVERSE: u8 = 0;
 const RESERVED: [u32; 3] = [253, 254, 255];
 /// The sum of the reference's pauses.
 const LOCAL_ROUTE_TIMEOUT: Duration = Duration::from_millis(2550);
+
+/// Releases a link of the container from its VRF, with the addresses and routes that it had before.
+#[derive(Clone, Debug)]
+struct Enslaved {
+    /// The link's index.
+    link: u32,
+    /// Its IPv6 addresses, which the kernel drops on the way.
+    addresses: Vec<AddrSpec>,
+    /// Its routes.
+    routes: Vec<Route>,
+}
+
+impl UndoStep for Enslaved {
+    fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let rtnl = sys.rtnl(Place::Pod)?;
+        rtnl.link_set_nomaster(self.link)?;
+        // The kernel lists the newest IPv6 address first.
+        for address in self.addresses.iter().rev() {
+            match rtnl.addr_add(self.link, address) {
+                Err(error) if !error.is_exists() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        for route in &self.routes {
+            rtnl.route_copy(route, route.table)?;
+        }
+        Ok(())
+    }
+}

@@ -2,8 +2,8 @@
 //! The configuration.
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError};
-use cnibox_sys::{Coded, Verb};
+use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, Verb};
+use cnibox_sys::Coded;
 use serde::Deserialize;
 use thiserror::Error;
 

@@ -5,10 +5,10 @@
 mod apply;
 mod config;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{Error, Link, LinkData, Rtnl};
 use cnibox_spec::{CniResult, CniVersion};
-use cnibox_sys::{Coded, Failure, Sys};
+use cnibox_sys::{Coded, Failure, Place, Pod, Sys};
 use thiserror::Error as ThisError;
 
 pub use config::{Config, ConfigError};
@@ -35,6 +35,7 @@ impl Coded for VrfError {}
 
 impl Plugin for Vrf {
     const NAME: &'static str = "vrf";
+    const ROLE: Role = Role::Chained;
     /// 0.3.1 and later.
     const VERSIONS: &'static [CniVersion] = CniVersion::ALL.split_at(3).1;
     type Config = Config;
@@ -52,15 +53,17 @@ impl Plugin for Vrf {
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { config, args, .. } = request;
         let Some(netns) = &args.netns else { return Ok(()) };
-        let Some(pod) = sys.open_pod_if_present(netns)? else { return Ok(()) };
-        let rtnl = &mut pod.rtnl;
+        let Some(Pod { rtnl, .. }) = sys.open_pod_if_present(netns)? else { return Ok(()) };
         let Some((vrf, _)) = find(rtnl, &config.name).unwrap_or_default() else { return Ok(()) };
-        let ifname = args.ifname.as_str();
-        let link = rtnl.link_by_name_if_present(ifname)?;
-        if let Some(link) = link.filter(|link| link.master == Some(vrf.index)) {
+        let ifname = args.attachment.ifname.as_str();
+        let link = rtnl.link_by_name_if_present(ifname)?.filter(|link| link.master == Some(vrf.index));
+        if let Some(link) = link
+            && !sys.is_anothers(&link)?
+        {
             let refused = |source| VrfError::Release { ifname: ifname.to_owned(), source };
-            rtnl.link_set_nomaster(link.index).map_err(refused)?;
+            sys.rtnl(Place::Pod)?.link_set_nomaster(link.index).map_err(refused)?;
         }
+        let rtnl = sys.rtnl(Place::Pod)?;
         if rtnl.links_of_master(vrf.index)?.is_empty() {
             rtnl.link_del_by_name_if_present(&vrf.name)?;
         }
@@ -73,7 +76,7 @@ impl Plugin for Vrf {
         let rtnl = &mut sys.open_pod(&args.netns)?.rtnl;
         let (vrf, table) = find(rtnl, &config.name)?.ok_or(VrfError::Lookup(Error::LinkNotFound))?;
         expect_table(config, table)?;
-        let ifname = args.ifname.as_str();
+        let ifname = args.attachment.ifname.as_str();
         let link = rtnl.link_by_name_if_present(ifname)?;
         if link.is_some_and(|link| link.master == Some(vrf.index)) {
             return Ok(());

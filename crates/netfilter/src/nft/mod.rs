@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The native nf_tables dialect: tables, chains and rules as `nft` knows them.
+//!
+//! This room is data: it must never know how a rule is encoded for the kernel, which tool writes it, or what is on the host.
 
-mod encode;
+mod canon;
 mod parse;
 mod text;
 
@@ -9,9 +11,8 @@ use std::net::SocketAddr;
 
 use ipnetwork::IpNetwork;
 
-pub use crate::xt::Protocol;
-pub(crate) use encode::encode;
-pub(crate) use text::Script;
+pub use crate::xt::{CtState, Protocol};
+pub(crate) use text::string;
 
 /// Family of a table (`NFPROTO_*`, kernel `uapi/linux/netfilter.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -174,7 +175,7 @@ impl Chain {
 }
 
 /// One statement of a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Statement {
     /// `ip saddr` or `ip6 saddr`
     SourceAddress {
@@ -222,6 +223,8 @@ pub enum Statement {
     },
     /// `fib daddr type local`
     DestinationLocal,
+    /// `ct state`, any of these
+    ConntrackState(CtState),
     /// `counter`
     Counter,
     /// `accept`
@@ -243,7 +246,7 @@ pub enum Statement {
 }
 
 /// A rule of the native dialect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// The statements in order.
     pub statements: Vec<Statement>,

@@ -1,50 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps as text for `nft -f -`, for rules with words that only nft understands.
+//! Rules as text in nft's language.
 
-use super::{Chain, Rule, Statement};
-use crate::batch::{Position, RuleId, TableRef};
+use super::{Rule, Statement};
 use crate::error::{Error, Result};
-use crate::plan::{Action, AnyRule};
-
-/// Commands for `nft`, one per line.
-#[derive(Debug, Default)]
-pub(crate) struct Script {
-    text: String,
-}
-
-impl Script {
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub(crate) fn push(&mut self, table: &TableRef, action: &Action) -> Result<()> {
-        let line = match action {
-            Action::AddTable { comment } => format!("add table {table}{}", block(&[], comment.as_deref())?),
-            Action::AddChain(chain) => add_chain(table, chain)?,
-            Action::AddRule { chain, rule: AnyRule::Nft(rule), at } => {
-                let verb = match at {
-                    Position::Head => "insert",
-                    Position::Tail => "add",
-                };
-                format!("{verb} rule {table} {chain} {}", rule.to_text()?)
-            }
-            Action::DeleteRule { chain, id: RuleId::Handle(handle) } => {
-                format!("delete rule {table} {chain} handle {handle}")
-            }
-            Action::AddRule { rule: AnyRule::Xt(_), .. }
-            | Action::DeleteRule { id: RuleId::Listed(_), .. } => {
-                return Err(Error::InvalidText { kind: "rule", value: format!("{action:?}") });
-            }
-            Action::Flush { chain } => format!("flush chain {table} {chain}"),
-            Action::DeleteChain { chain } => {
-                format!("flush chain {table} {chain}\ndelete chain {table} {chain}")
-            }
-        };
-        self.text.push_str(&line);
-        self.text.push('\n');
-        Ok(())
-    }
-}
 
 impl Rule {
     /// The rule in nft's language, as one would write it behind `add rule <table> <chain>`.
@@ -60,6 +18,16 @@ impl Rule {
             words.push(format!("comment {}", string(comment)?));
         }
         Ok(words.join(" "))
+    }
+}
+
+/// The text of [`Rule::to_text`]; what cannot stand on a line is shown as data.
+impl std::fmt::Display for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.to_text() {
+            Ok(text) => f.write_str(&text),
+            Err(_) => write!(f, "{self:?}"),
+        }
     }
 }
 
@@ -80,6 +48,7 @@ impl Statement {
                 format!("{} dport {} {port}", protocol.name(), op(negated))
             }
             Self::DestinationLocal => "fib daddr type local".to_owned(),
+            Self::ConntrackState(states) => format!("ct state {}", states.to_string().to_lowercase()),
             Self::Counter => "counter".to_owned(),
             Self::Accept => "accept".to_owned(),
             Self::Drop => "drop".to_owned(),
@@ -93,29 +62,8 @@ impl Statement {
     }
 }
 
-fn add_chain(table: &TableRef, chain: &Chain) -> Result<String> {
-    let hook = chain.hook.map(|hook| {
-        let policy = hook.policy.map(|policy| match policy {
-            super::Policy::Accept => " policy accept ;",
-            super::Policy::Drop => " policy drop ;",
-        });
-        let (kind, point) = (hook.chain_type.name(), hook.point.name());
-        format!("type {kind} hook {point} priority {} ;{}", hook.priority, policy.unwrap_or_default())
-    });
-    let block = block(hook.as_slice(), chain.comment.as_deref())?;
-    Ok(format!("add chain {table} {}{block}", chain.name))
-}
-
-fn block(parts: &[String], comment: Option<&str>) -> Result<String> {
-    let mut parts = parts.to_vec();
-    if let Some(comment) = comment {
-        parts.push(format!("comment {} ;", string(comment)?));
-    }
-    Ok(if parts.is_empty() { String::new() } else { format!(" {{ {} }}", parts.join(" ")) })
-}
-
-/// nft strings have no escapes.
-fn string(text: &str) -> Result<String> {
+/// A string in quotes; it has no escapes.
+pub(crate) fn string(text: &str) -> Result<String> {
     if text.contains(|c: char| c.is_control() || c == '"') {
         return Err(Error::InvalidText { kind: "nft string", value: text.to_owned() });
     }

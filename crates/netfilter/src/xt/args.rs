@@ -16,6 +16,18 @@ impl Rule {
     }
 }
 
+/// The command line, with words that have spaces or quotes in quotes.
+impl std::fmt::Display for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = |word: String| {
+            let plain =
+                !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"');
+            if plain { word } else { format!("{word:?}") }
+        };
+        f.write_str(&self.to_args().into_iter().map(shown).collect::<Vec<_>>().join(" "))
+    }
+}
+
 impl Match {
     fn push_args(&self, args: &mut Vec<String>) {
         match self {

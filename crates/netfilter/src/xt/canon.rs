@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The form in which two rules of the iptables dialect are compared and from which they are encoded.
+//! The form in which rules of the iptables dialect are compared, hashed and encoded.
 //!
 //! iptables has one slot each for addresses, interfaces and protocol, so their order on the command line does not count;
 //! the order of the other matches does.
 
 use ipnetwork::IpNetwork;
 
-use super::{CtState, Match, Protocol, Rule, Target};
+use super::{CtState, Family, Match, Protocol, Rule, Target};
 
 /// A value and whether it is negated.
 pub(crate) type Maybe<T> = Option<(T, bool)>;
 
 /// A rule without any freedom of expression.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Canon {
     pub(crate) in_interface: Maybe<String>,
     pub(crate) out_interface: Maybe<String>,
@@ -24,7 +24,7 @@ pub(crate) struct Canon {
 }
 
 /// A match that is not a slot of the rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Extension {
     Port(Protocol, u16),
     Ports(Vec<u16>),
@@ -57,6 +57,36 @@ impl Canon {
         Some(canon)
     }
 
+    /// Whether the packet filter of this family can hold the rule as it is here. What cannot is left to the tool, which
+    /// finds the words for it.
+    pub(crate) fn fits(&self, family: Family) -> bool {
+        let net = |slot: &Maybe<IpNetwork>| slot.is_none_or(|(net, _)| Family::of(net.ip()) == family);
+        let interface = |slot: &Maybe<String>| slot.as_ref().is_none_or(|(name, _)| is_interface(name));
+        let extension = |extension: &Extension| match extension {
+            Extension::Ports(ports) => (1..=MOST_PORTS).contains(&ports.len()),
+            Extension::Comment(text) => text.len() <= LONGEST_COMMENT && !text.contains('\0'),
+            Extension::Port(..)
+            | Extension::State(_)
+            | Extension::DestinationLocal
+            | Extension::Mark { .. } => true,
+        };
+        let target = match &self.target {
+            Target::Dnat(to) => Family::of(to.ip()) == family,
+            Target::Accept
+            | Target::Drop
+            | Target::Return
+            | Target::Jump(_)
+            | Target::Masquerade
+            | Target::SetMark { .. } => true,
+        };
+        net(&self.source)
+            && net(&self.destination)
+            && interface(&self.in_interface)
+            && interface(&self.out_interface)
+            && self.extensions.iter().all(extension)
+            && target
+    }
+
     fn add(&mut self, condition: &Match) -> Option<()> {
         match condition {
             Match::Source { address, negated } => set(&mut self.source, masked(address.net())?, *negated),
@@ -72,7 +102,6 @@ impl Canon {
             }
             Match::DestinationPorts { protocol, ports } => {
                 self.transport(*protocol)?;
-                (1..=15).contains(&ports.len()).then_some(())?;
                 self.extend(Extension::Ports(ports.clone()))
             }
             Match::Comment(text) => self.extend(Extension::Comment(text.clone())),
@@ -157,3 +186,16 @@ fn masked(net: IpNetwork) -> Option<Option<IpNetwork>> {
     }
     IpNetwork::new(net.network(), net.prefix()).ok().map(Some)
 }
+
+/// The name of one interface or, with `+` at its end, of many. `+` alone is every interface, which the tool writes in a way
+/// of its own.
+fn is_interface(name: &str) -> bool {
+    name != "+" && (1..INTERFACE_SIZE).contains(&name.len()) && !name.contains(['\0', '/', ' '])
+}
+
+/// `IFNAMSIZ`
+const INTERFACE_SIZE: usize = 16;
+/// `XT_MAX_COMMENT_LEN`, less the terminating zero.
+const LONGEST_COMMENT: usize = 255;
+/// `XT_MULTI_PORTS`
+const MOST_PORTS: usize = 15;

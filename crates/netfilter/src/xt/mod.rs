@@ -1,34 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The iptables dialect: rules as `iptables` and `ip6tables` know them.
 //!
-//! A [`Rule`] keeps its matches in the order in which they would be given on the command line; [`Rule::to_args`] prints
-//! them. The nf_tables encoding is that of Debian 12's iptables-nft 1.8.9, see `encode`.
+//! A [`Rule`] keeps its matches in the order in which they would be given on the command line; [`Rule::to_args`] and
+//! `Display` print them, and two rules are the same to the packet filter when their [`Rule::canonical`] forms are equal.
+//!
+//! This room is data: it must never know how a rule is encoded for the kernel, which tool writes it, or what is on the host.
 
 mod args;
 mod canon;
-mod decode;
-mod encode;
-mod layout;
+mod names;
+mod native;
 mod parse;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 
 use ipnetwork::IpNetwork;
 
-pub(crate) use canon::{Canon, Extension};
-pub(crate) use decode::decode;
-pub(crate) use encode::{Form, encode, octets};
+pub(crate) use canon::{Canon, Extension, Maybe};
+pub use names::is_chain_name;
 pub(crate) use parse::rule_from_listing;
-
-/// Whether a user's text can be a chain's name: at most 28 bytes (`XT_EXTENSION_MAXNAMELEN` - 1), and nothing that a rule
-/// file would read as something else.
-#[must_use]
-pub fn is_chain_name(name: &str) -> bool {
-    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"'\\".contains(c);
-    (1..=28).contains(&name.len()) && !name.starts_with(['-', '!']) && name.chars().all(plain)
-}
 
 /// `iptables` or `ip6tables`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,27 +64,6 @@ impl Table {
         match self {
             Self::Filter => "filter",
             Self::Nat => "nat",
-        }
-    }
-
-    /// The built-in chain of that name, as iptables-nft creates it when it is first used
-    /// (iptables `iptables/nft.c`, `xtables_ipv4`).
-    pub(crate) fn builtin(self, chain: &str) -> Option<crate::nft::Hook> {
-        use crate::nft::{ChainType, Hook, HookPoint};
-        let (point, nat_priority) = match chain {
-            "PREROUTING" => (HookPoint::Prerouting, Some(-100)),
-            "INPUT" => (HookPoint::Input, Some(100)),
-            "FORWARD" => (HookPoint::Forward, None),
-            "OUTPUT" => (HookPoint::Output, Some(-100)),
-            "POSTROUTING" => (HookPoint::Postrouting, Some(100)),
-            _ => return None,
-        };
-        match (self, point) {
-            (Self::Nat, _) => nat_priority.map(|priority| Hook::accept(ChainType::Nat, point, priority)),
-            (Self::Filter, HookPoint::Input | HookPoint::Forward | HookPoint::Output) => {
-                Some(Hook::accept(ChainType::Filter, point, 0))
-            }
-            (Self::Filter, HookPoint::Prerouting | HookPoint::Postrouting) => None,
         }
     }
 }
@@ -173,7 +144,7 @@ impl std::str::FromStr for Protocol {
 /// An address in a match, with or without a prefix length.
 ///
 /// Both forms of a host are the same rule to the kernel; they differ in what [`Rule::to_args`] prints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Address {
     /// `-s 127.0.0.1`
     Host(IpAddr),
@@ -261,7 +232,7 @@ impl std::fmt::Display for CtState {
 }
 
 /// One condition of a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Match {
     /// `-s`
     Source {
@@ -332,7 +303,7 @@ pub enum Match {
 }
 
 /// What a rule does with a packet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Target {
     /// `-j ACCEPT`
     Accept,
@@ -356,7 +327,7 @@ pub enum Target {
 }
 
 /// A rule of the iptables dialect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// The conditions, in command line order.
     pub matches: Vec<Match>,
@@ -371,31 +342,38 @@ impl Rule {
         Self { matches, target }
     }
 
-    /// True if both are the same rule of the packet filter, whatever the order of their command lines.
+    /// The same rule of the packet filter in the order in which `iptables -S` prints it, whatever the order of this one's
+    /// command line. A rule with words that only the tool understands is its own canonical form.
     #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        match (Canon::of(self), Canon::of(other)) {
-            (Some(ours), Some(theirs)) => ours == theirs,
-            _ => self == other,
-        }
+    pub fn canonical(&self) -> Self {
+        Canon::of(self).and_then(|canon| canon.to_rule()).unwrap_or_else(|| self.clone())
     }
 
-    pub(crate) fn jump(&self) -> Option<&str> {
-        match &self.target {
-            Target::Jump(chain) => Some(chain),
-            Target::Accept
-            | Target::Drop
-            | Target::Return
-            | Target::Masquerade
-            | Target::SetMark { .. }
-            | Target::Dnat(_) => None,
-        }
+    /// True if both are the same rule of the packet filter. To compare many, put their [`Rule::canonical`] forms into a
+    /// set.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.canonical() == other.canonical()
     }
 
     pub(crate) fn comment(&self) -> Option<&str> {
         self.matches
             .iter()
             .find_map(|m| if let Match::Comment(text) = m { Some(text.as_str()) } else { None })
+    }
+}
+
+impl Target {
+    pub(crate) fn jump(&self) -> Option<&str> {
+        match self {
+            Self::Jump(chain) => Some(chain),
+            Self::Accept
+            | Self::Drop
+            | Self::Return
+            | Self::Masquerade
+            | Self::SetMark { .. }
+            | Self::Dnat(_) => None,
+        }
     }
 }
 

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Command lines and encodings without a kernel.
+//! Command lines and canonical forms.
 
 use ipnetwork::IpNetwork;
 
-use super::{Canon, CtState, Family, Form, Match, Protocol, Rule, Target, decode, encode, rule_from_listing};
-use crate::kernel::expr::{self, Expr};
+use super::{Canon, CtState, Family, Match, Protocol, Rule, Target, rule_from_listing};
 
-fn net(text: &str) -> IpNetwork {
+pub(crate) fn net(text: &str) -> IpNetwork {
     text.parse().unwrap()
 }
 
 fn words(text: &str) -> Vec<String> {
-    crate::quote::split_words(text)
+    crate::tool::split_words(text)
 }
 
 /// Rules as the reference plugins give them to iptables.
-fn reference() -> Vec<(&'static str, Rule)> {
+pub(crate) fn reference() -> Vec<(&'static str, Rule)> {
     let established = Match::ConntrackState(CtState::RELATED_ESTABLISHED);
     let dport = || Match::DestinationPort { protocol: Protocol::Tcp, port: 8080 };
     let dports = Match::DestinationPorts { protocol: Protocol::Udp, ports: vec![53, 54] };
@@ -101,52 +100,55 @@ fn listings_are_read_back() {
 }
 
 #[test]
-fn both_forms_decode_to_the_rule() {
-    for (line, rule) in reference() {
-        for family in [Family::Ipv4, Family::Ipv6] {
-            let canon = Canon::of(&rule).unwrap();
-            for form in [Form::Native, Form::Extension] {
-                let Some(exprs) = encode(&canon, family, form) else { continue };
-                assert_eq!(decode(exprs.into_iter(), family).as_ref(), Some(&canon), "{line}");
-            }
-        }
-        assert!(rule.is_same(&Canon::of(&rule).unwrap().to_rule().unwrap()), "{line}");
+fn what_the_native_dialect_can_say_it_says() {
+    let text = |matches, target| Rule::new(matches, target).native().map(|rule| rule.to_string());
+    assert_eq!(
+        text(
+            vec![
+                Match::destination(net("10.0.0.2/32")),
+                Match::ConntrackState(CtState::RELATED_ESTABLISHED),
+                Match::comment("why"),
+            ],
+            Target::Accept
+        )
+        .unwrap(),
+        "ip daddr == 10.0.0.2/32 ct state related,established accept comment \"why\""
+    );
+    assert_eq!(
+        text(vec![Match::in_interface("br0"), Match::not_out_interface("br0")], Target::Jump("to".into()))
+            .unwrap(),
+        "iifname == \"br0\" oifname != \"br0\" jump to"
+    );
+    for matches in [vec![Match::in_interface("br+")], vec![Match::mark(1, 1)], vec![Match::Raw(vec![])]] {
+        assert_eq!(text(matches, Target::Drop), None);
     }
+    assert_eq!(text(vec![], Target::SetMark { value: 1, mask: 1 }), None);
 }
 
 #[test]
-fn rules_of_the_other_family_have_no_encoding() {
-    let v4 = Canon::of(&Rule::new(vec![Match::source(net("10.0.0.1/32"))], Target::Accept)).unwrap();
-    assert!(encode(&v4, Family::Ipv4, Form::Native).is_some());
-    assert!(encode(&v4, Family::Ipv6, Form::Native).is_none());
-    let dnat = Canon::bare(Target::Dnat("[fd00::2]:80".parse().unwrap()));
-    assert!(encode(&dnat, Family::Ipv4, Form::Native).is_none());
-}
-
-/// `-d 10.22.0.0/15 -j ACCEPT`, captured from iptables 1.8.9 through the kernel.
-#[test]
-fn prefix_within_a_byte_is_masked() {
-    let rule = Canon::of(&Rule::new(vec![Match::destination(net("10.23.0.7/15"))], Target::Accept)).unwrap();
-    let exprs = encode(&rule, Family::Ipv4, Form::Native).unwrap();
-    let [load, mask, compare, Expr::Counter, Expr::Verdict(_)] = exprs.as_slice() else {
-        panic!("{exprs:?}")
+fn what_the_packet_filter_cannot_hold_is_left_to_the_tool() {
+    let fits = |matches, target| {
+        let canon = Canon::of(&Rule::new(matches, target)).unwrap();
+        [Family::Ipv4, Family::Ipv6].map(|family| canon.fits(family))
     };
-    assert_eq!(*load, Expr::Payload { base: 1, offset: 16, len: 4, dreg: 1 });
-    let (bits, zero) = (vec![255, 254, 0, 0], vec![0; 4]);
-    assert_eq!(*mask, Expr::Bitwise { sreg: 1, dreg: 1, mask: bits.into(), xor: zero.into() });
-    assert_eq!(*compare, Expr::Cmp { sreg: 1, op: 0, data: vec![10, 22, 0, 0].into() });
+    assert_eq!(fits(vec![Match::source(net("10.0.0.1/32"))], Target::Accept), [true, false]);
+    assert_eq!(fits(vec![], Target::Dnat("[fd00::2]:80".parse().unwrap())), [false, true]);
+    assert_eq!(fits(vec![Match::in_interface("eth+")], Target::Drop), [true; 2]);
+    for name in ["+", "", "sixteen-letters-", "a b", "a/b"] {
+        assert_eq!(fits(vec![Match::out_interface(name)], Target::Drop), [false; 2], "{name}");
+    }
+    let ports = |count| vec![Match::DestinationPorts { protocol: Protocol::Tcp, ports: vec![80; count] }];
+    assert_eq!([0, 15, 16].map(|count| fits(ports(count), Target::Drop)[0]), [false, true, false]);
+    let comment = |len| vec![Match::comment("x".repeat(len))];
+    assert_eq!([255, 256].map(|len| fits(comment(len), Target::Drop)[0]), [true, false]);
 }
 
 #[test]
-fn every_prefix_length_comes_back() {
-    for prefix in 1..=128 {
-        let address =
-            IpNetwork::new("fd00:1234:5678:9abc:def0:1234:5678:9abc".parse().unwrap(), prefix).unwrap();
-        let canon = Canon::of(&Rule::new(vec![Match::source(address)], Target::Drop)).unwrap();
-        let exprs = encode(&canon, Family::Ipv6, Form::Native).unwrap();
-        assert_eq!(decode(exprs.into_iter(), Family::Ipv6), Some(canon));
-    }
-    assert_eq!(expr::mask_prefix(&[255, 0, 255, 0]), None);
+fn rules_are_shown_as_command_lines() {
+    let rule =
+        Rule::new(vec![Match::comment("a \"b\""), Match::in_interface("eth0")], Target::Jump("X".into()));
+    assert_eq!(rule.to_string(), r#"-m comment --comment "a \"b\"" -i eth0 -j X"#);
+    assert_eq!(rule.canonical().to_string(), r#"-i eth0 -m comment --comment "a \"b\"" -j X"#);
 }
 
 #[test]

@@ -178,6 +178,25 @@ fn leaves_the_policy_of_builtin_chains_alone() {
     });
 }
 
+/// The kernel sends rules back that were put among others; of so many its answers would not fit the socket.
+#[test]
+fn many_rules_go_among_others_at_once() {
+    in_netns(|| {
+        let rule = |number: usize| Rule::new(vec![Match::Comment(number.to_string())], Target::Return);
+        let table = TableRef::Xt(Family::Ipv4, Table::Filter);
+        for count in [1, 1500, 3000] {
+            let (mut batch, mut engine) = (Batch::new(), engine());
+            for number in 0..count {
+                let changes = batch.xt(Family::Ipv4, Table::Filter).ensure_chain("SHARED");
+                changes.ensure_rule("SHARED", rule(number), Position::Tail);
+            }
+            engine.apply(&batch).unwrap();
+            assert_eq!(engine.rules(&table, "SHARED").unwrap().len(), count);
+            assert_eq!(engine.added().len(), if count == 1 { 0 } else { 64 });
+        }
+    });
+}
+
 fn jump_rule(text: &str) -> Rule {
     Rule::new(vec![Match::comment(text)], Target::Jump("OWN".into()))
 }

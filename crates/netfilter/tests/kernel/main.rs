@@ -12,6 +12,7 @@ mod cases;
 mod common;
 mod conntrack;
 mod dump;
+mod foreign;
 mod hints;
 mod iptables;
 mod limbo;

@@ -3,7 +3,7 @@
 //!
 //! The scripts are what the Go plugins feed to nft for a container 10.22.0.2/16, fd00:1::2/64 on network `mynet`.
 
-use cnibox_netfilter::nft::{Chain, ChainType, Family, Hook, HookPoint, Protocol, Rule, Statement};
+use cnibox_netfilter::nft::{Chain, ChainType, CtState, Family, Hook, HookPoint, Protocol, Rule, Statement};
 use cnibox_netfilter::{Batch, Owner, Position, TableRef};
 use ipnetwork::IpNetwork;
 
@@ -293,11 +293,14 @@ fn text_and_netlink_agree() {
                 Statement::DestinationPort { protocol: Protocol::Tcp, port: 1, negated: true },
                 Statement::Return,
             ],
+            vec![Statement::ConntrackState(CtState::RELATED_ESTABLISHED), Statement::Accept],
         ]
     };
     in_netns(move || {
         let mut engine = engine();
-        for (family, index) in [(Family::Ip, 0), (Family::Bridge, 1), (Family::Inet, 2), (Family::Ip6, 3)] {
+        for (family, index) in
+            [(Family::Ip, 0), (Family::Bridge, 1), (Family::Inet, 2), (Family::Ip6, 3), (Family::Inet, 4)]
+        {
             let statements = rules()[index].clone();
             let batch = |raw: bool| {
                 let rule = Rule::new(statements.clone()).with_comment("some text");

@@ -16,6 +16,7 @@ pub(crate) fn decode(message: LinkMessage) -> Link {
         name: String::new(),
         mac: None,
         hardware_address: Vec::new(),
+        permanent_address: Vec::new(),
         mtu: 0,
         flags: message.header.flags.bits(),
         promiscuity: 0,
@@ -44,6 +45,7 @@ fn take_attribute(link: &mut Link, attribute: LinkAttribute) {
             link.mac = Mac::try_from(bytes.as_slice()).ok();
             link.hardware_address = bytes;
         }
+        LinkAttribute::PermAddress(bytes) => link.permanent_address = bytes,
         LinkAttribute::Mtu(mtu) => link.mtu = mtu,
         LinkAttribute::Promiscuity(count) => link.promiscuity = count,
         LinkAttribute::OperState(state) => link.operstate = operstate(state),
@@ -137,7 +139,8 @@ fn operstate(state: State) -> OperState {
     }
 }
 
-#[cfg(test)]
+// The capture is in the byte order of the machine that it was made on.
+#[cfg(all(test, target_endian = "little"))]
 mod tests {
     use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
     use netlink_packet_route::RouteNetlinkMessage;
@@ -158,6 +161,7 @@ mod tests {
             name: "eth7".to_owned(),
             mac: Some(Mac([2, 0, 0, 0, 0, 7])),
             hardware_address: vec![2, 0, 0, 0, 0, 7],
+            permanent_address: Vec::new(),
             mtu: 1400,
             flags: 0x11043,
             promiscuity: 1,

@@ -42,6 +42,18 @@ impl Rtnl {
         self.link_asked(request)
     }
 
+    /// As [`Rtnl::link_by_index`], with `None` for a link that does not exist.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn link_by_index_if_present(&mut self, index: u32) -> Result<Option<Link>, Error> {
+        match self.link_by_index(index) {
+            Ok(link) => Ok(Some(link)),
+            Err(Error::LinkNotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// `ip link show`: all links of the namespace.
     ///
     /// # Errors
@@ -64,7 +76,7 @@ impl Rtnl {
         Ok(links)
     }
 
-    fn link_asked(&mut self, request: LinkMessage) -> Result<Link, Error> {
+    pub(crate) fn link_asked(&mut self, request: LinkMessage) -> Result<Link, Error> {
         let answer = self.ask(RouteNetlinkMessage::GetLink(request)).map_err(Error::for_link)?;
         as_link(answer).ok_or(Error::NoAnswer)
     }

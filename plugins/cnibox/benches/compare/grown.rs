@@ -46,7 +46,7 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
             growth.row([format!("{verb}, {most} / {least}"), grown(0), grown(1), grown(2)]);
         }
     }
-    Ok([table, growth.for_readme()].into_iter().chain(plugins).collect())
+    Ok([table, growth.for_docs()].into_iter().chain(plugins).collect())
 }
 
 /// Two families, twenty ports, nftables backends.

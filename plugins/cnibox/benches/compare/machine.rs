@@ -9,17 +9,18 @@ use anyhow::{Context, Result};
 
 use crate::options::Options;
 
-/// One paragraph: machine, versions, command, date.
+/// One paragraph: machine, versions, command, date, commit.
 pub(crate) fn describe(options: &Options) -> Result<String> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").context("read /proc/cpuinfo")?;
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown CPU");
     let cores = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").context("read the kernel's release")?;
     Ok(format!(
-        "Measured by `{}` on {} ({cores} cores, {}, Linux {}, {}); {} beside {}. \
+        "Measured by `{}` on {} at {} ({cores} cores, {}, Linux {}, {}); {} beside {}. \
          Both take turns in one run, each in namespaces of its own; times are medians.",
         options.command,
         said(Command::new("date").args(["-u", "+%Y-%m-%d"]))?,
+        options.commit,
         model.trim_start_matches([' ', '\t', ':']),
         kernel.trim(),
         said(Command::new("iptables").arg("--version"))?,

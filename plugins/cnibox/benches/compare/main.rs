@@ -10,6 +10,7 @@ mod crowd;
 mod floor;
 mod grown;
 mod host;
+mod large;
 mod machine;
 mod options;
 mod plugins;
@@ -53,7 +54,7 @@ fn compare(options: &Options) -> Result<()> {
             // Progress is a courtesy.
             let _ = writeln!(std::io::stderr(), "bench: {name}");
             for section in scenario(options)? {
-                report.add(section);
+                report.add(name, section);
             }
         }
     }
@@ -74,6 +75,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("crowd", crowd::run),
     ("host-local", pool::run),
     ("plugins", plugins::run),
+    ("large", large::run),
     ("costs", costs::run),
     ("spent", spent::run),
 ];

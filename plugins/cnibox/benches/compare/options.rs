@@ -20,6 +20,8 @@ pub(crate) struct Options {
     pub(crate) out: PathBuf,
     /// What the report says about how it was made.
     pub(crate) command: String,
+    /// What the report says about the sources.
+    pub(crate) commit: String,
     /// Boots a complete kernel for what this one lacks.
     pub(crate) full_kernel: Option<PathBuf>,
     /// A smoke test: few rounds, small hosts.
@@ -76,6 +78,7 @@ pub(crate) fn parse(args: Vec<String>) -> Result<Request> {
         reference_name: "the Go plugins".to_owned(),
         out: PathBuf::from("target/bench"),
         command: "scripts/bench".to_owned(),
+        commit: "an unknown commit".to_owned(),
         full_kernel: None,
         quick: false,
         rounds: None,
@@ -91,6 +94,7 @@ pub(crate) fn parse(args: Vec<String>) -> Result<Request> {
             "--reference-name" => options.reference_name = value()?,
             "--out" => options.out = value()?.into(),
             "--command" => options.command = value()?,
+            "--commit" => options.commit = value()?,
             "--full-kernel" => options.full_kernel = Some(value()?.into()),
             "--rows" => rows.push(value()?),
             "--quick" => options.quick = true,

@@ -15,15 +15,16 @@ pub(crate) struct Section {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
     headlines: Vec<Vec<String>>,
-    /// Whether the README has all of it.
-    is_for_readme: bool,
+    /// Whether the documents have all of it.
+    is_for_docs: bool,
 }
 
 /// All tables and how they were made.
 #[derive(Debug)]
 pub(crate) struct Report {
     made: String,
-    sections: Vec<Section>,
+    /// Each with its scenario.
+    sections: Vec<(&'static str, Section)>,
 }
 
 impl Section {
@@ -36,13 +37,13 @@ impl Section {
             header,
             rows: Vec::new(),
             headlines: Vec::new(),
-            is_for_readme: false,
+            is_for_docs: false,
         }
     }
 
-    /// Puts the whole table into the README.
-    pub(crate) fn for_readme(mut self) -> Self {
-        self.is_for_readme = true;
+    /// Puts the whole table into the documents.
+    pub(crate) fn for_docs(mut self) -> Self {
+        self.is_for_docs = true;
         self
     }
 
@@ -56,7 +57,7 @@ impl Section {
         self.row([what.to_owned(), ms(ours), ms(go), times(go / ours)]);
     }
 
-    /// Adds a row to the short table of the README: what, ours, Go, and how they compare.
+    /// Adds a row to the short table of the documents: what, ours, Go, and how they compare.
     pub(crate) fn headline(&mut self, what: &str, ours: String, go: String, ratio: String) {
         self.headlines.push(vec![what.to_owned(), ours, go, ratio]);
     }
@@ -76,31 +77,44 @@ impl Report {
         Self { made, sections: Vec::new() }
     }
 
-    /// Adds a table.
-    pub(crate) fn add(&mut self, section: Section) {
-        self.sections.push(section);
+    /// Adds a table of a scenario.
+    pub(crate) fn add(&mut self, scenario: &'static str, section: Section) {
+        self.sections.push((scenario, section));
     }
 
     /// Everything.
     pub(crate) fn markdown(&self) -> String {
-        let sections: Vec<_> = self.sections.iter().map(Section::markdown).collect();
+        let sections: Vec<_> = self.sections.iter().map(|(_, section)| section.markdown()).collect();
         format!("## cnibox beside the Go plugins\n\n{}\n\n{}", self.made, sections.join("\n"))
     }
 
-    /// The short table, and those that the README has in full.
-    fn readme(&self) -> String {
-        let rows: Vec<_> = self.sections.iter().flat_map(|section| section.headlines.clone()).collect();
-        let header = ["", "cnibox", "Go plugins", "ratio"].map(str::to_owned);
-        let whole = self.sections.iter().filter(|section| section.is_for_readme);
-        let whole: Vec<_> = whole.map(|section| "\n".to_owned() + &section.markdown()).collect();
-        format!("{BEGIN}\n{}\n{}\n{}{END}\n", table(&header, &rows), self.made, whole.concat())
+    /// The short table of the scenarios that `wanted` holds for.
+    fn headlines(&self, wanted: impl Fn(&str) -> bool) -> String {
+        let of = self.sections.iter().filter(|(scenario, _)| wanted(scenario));
+        let rows: Vec<_> = of.flat_map(|(_, section)| section.headlines.clone()).collect();
+        if rows.is_empty() { String::new() } else { table(&SHORT.map(str::to_owned), &rows) + "\n" }
     }
 
-    /// Writes `report.md` and `readme.md` below `dir`.
+    /// What the documents have of one scenario: the short table, how it was made, and the tables that are there in full.
+    fn page(&self, wanted: &str) -> String {
+        let whole =
+            self.sections.iter().filter(|(scenario, section)| *scenario == wanted && section.is_for_docs);
+        let whole: Vec<_> = whole.map(|(_, section)| "\n".to_owned() + &section.markdown()).collect();
+        format!("{}{}\n{}", self.headlines(|scenario| scenario == wanted), self.made, whole.concat())
+    }
+
+    /// Writes below `dir` `report.md`, and for the documents `docs/SCENARIO.md` and `docs/short.md`, of what was measured.
     pub(crate) fn save(&self, dir: &Path) -> Result<()> {
-        fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
-        for (name, text) in [("report.md", self.markdown()), ("readme.md", self.readme())] {
-            fs::write(dir.join(name), text).with_context(|| format!("write {name}"))?;
+        let docs = dir.join("docs");
+        if docs.exists() {
+            fs::remove_dir_all(&docs).with_context(|| format!("remove {}", docs.display()))?;
+        }
+        fs::create_dir_all(&docs).with_context(|| format!("create {}", docs.display()))?;
+        let mut files = vec![("report.md".to_owned(), self.markdown())];
+        files.push(("docs/short.md".to_owned(), self.headlines(|_| true)));
+        files.extend(self.sections.iter().map(|(name, _)| (format!("docs/{name}.md"), self.page(name))));
+        for (name, text) in files {
+            fs::write(dir.join(&name), text).with_context(|| format!("write {name}"))?;
         }
         Ok(())
     }
@@ -126,5 +140,5 @@ fn table(header: &[String], rows: &[Vec<String>]) -> String {
     text
 }
 
-const BEGIN: &str = "<!-- bench:begin -->";
-const END: &str = "<!-- bench:end -->";
+/// The columns of the short table.
+const SHORT: [&str; 4] = ["what", "cnibox", "Go plugins", "ratio"];

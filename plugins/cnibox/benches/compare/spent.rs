@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Section>> {
         let what = format!("growth from {few} to {many} containers, cnibox alone");
         table.row([what, times(add_many / add_few), times(del_many / del_few)]);
     }
-    Ok(vec![table.for_readme()])
+    Ok(vec![table.for_docs()])
 }
 
 fn rounds<'s>(spent: &'s [(&'static str, Spent)], verb: &'s str) -> impl Iterator<Item = &'s Spent> {

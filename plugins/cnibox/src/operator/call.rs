@@ -5,8 +5,8 @@
 use std::io::Write;
 
 use anyhow::{Context, Result};
-use cnibox_spec::{Attachment as Live, CniVersion, Json, parse_result, print_result};
-use cnibox_sys::{DelegateError, Env, Host, Registry, Sys, Verb};
+use cnibox_spec::{CniVersion, Json, LiveAttachment as Live, Verb, parse_result, print_result};
+use cnibox_sys::{DelegateError, Env, Host, Registry, Sys};
 
 use super::attachment::Attachment;
 use super::conflist::{Network, PluginConf};

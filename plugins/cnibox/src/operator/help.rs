@@ -35,8 +35,9 @@ as a runtime (the command line and the environment of cnitool):
   check NETWORK NETNS       find out whether the attachment is still complete
   del NETWORK NETNS         detach the namespace
   status NETWORK            find out whether the network's plugins could attach something
-  gc NETWORK                detach everything that was ever attached to NETWORK and not detached
-      --keep-live           except where the namespace still exists
+  gc NETWORK                detach what was attached to NETWORK, was not detached and does not live, and say what it was
+      --all                 whatever lives, too
+      --dry-run             only say what would be detached
                             status and gc accept NETNS, too, and ignore it.
 
   NETCONFPATH               directory of network configurations, else /etc/cni/net.d

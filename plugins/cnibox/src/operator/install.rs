@@ -5,9 +5,9 @@
 
 mod found;
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -175,9 +175,10 @@ fn second_name(entry: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Copies to a new file that can be executed and is on disk when this returns.
+/// Copies to a new file that can be executed and is on disk when this returns. Nobody else may write to it before, either,
+/// whatever the umask.
 fn copy_executable(source: &Path, path: &Path) -> io::Result<()> {
-    let mut new = File::create_new(path)?;
+    let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let written = io::copy(&mut File::open(source)?, &mut new)
         .and_then(|_| new.set_permissions(fs::Permissions::from_mode(0o755)))
         .and_then(|()| new.sync_all());

@@ -3,11 +3,12 @@
 //! that libcni leaves to its callers: DEL and CHECK use what ADD used, and a failed ADD is undone.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use cnibox_spec::{Attachment as Live, CniVersion, Json, NetworkName, quoted};
-use cnibox_sys::{Env, Verb};
+use cnibox_netns::{Error as NetnsError, NetNs};
+use cnibox_spec::{self as spec, CniVersion, Json, LiveAttachment as Live, NetworkName, Verb, quoted};
+use cnibox_sys::{Env, Host, Registry, Sys};
 
 use super::attachment::Attachment;
 use super::cache::{Cache, Entry};
@@ -94,11 +95,11 @@ impl<'a> Runtime<'a> {
         if failures.is_empty() { error } else { anyhow!("{error:#}{failures}") }
     }
 
-    /// DEL in reverse order. Stops at the first plugin that fails, and what is remembered stays, so that DEL can be
-    /// tried again.
+    /// DEL in reverse order. What one plugin cannot do keeps the others from nothing; what is remembered stays then, so
+    /// that DEL can be tried again.
     ///
     /// # Errors
-    /// What the failing plugin answered.
+    /// What the failing plugins answered.
     pub(crate) fn del(&mut self, name: &str, mut attachment: Attachment) -> Result<()> {
         let (network, entry) = self.recall(name, &attachment)?;
         if let Some(entry) = &entry {
@@ -114,8 +115,13 @@ impl<'a> Runtime<'a> {
         // A result that cannot be used is as good as none: plugins must manage without.
         let prev =
             remembered.and_then(|result| call::in_version_of(network, &result).ok()).unwrap_or_default();
+        let mut failures = Vec::new();
         for plugin in network.plugins.iter().rev() {
-            self.del_one(network, plugin, attachment, &prev)?;
+            failures.extend(self.del_one(network, plugin, attachment, &prev).err());
+        }
+        if !failures.is_empty() {
+            let failures: Vec<_> = failures.iter().map(|failure| format!("{failure:#}")).collect();
+            bail!(failures.join("; "));
         }
         self.cache.forget(attachment.key(&network.name));
         Ok(())
@@ -189,24 +195,53 @@ impl<'a> Runtime<'a> {
         Ok(true)
     }
 
-    /// GC: DEL for every remembered attachment of the network that is not to be kept, then GC for every plugin. Goes
-    /// on past failures.
+    /// GC: detaches what was attached to the network and not detached, but what `keep` keeps; answers with what that
+    /// was. With `dry_run` nothing is done, and the answer is what would be.
     ///
     /// # Errors
-    /// All of them.
-    pub(crate) fn gc(&mut self, name: &str, keep: Keep) -> Result<()> {
+    /// All of them, after everything else was detached.
+    pub(crate) fn gc(&mut self, name: &str, keep: Keep, dry_run: bool) -> Result<Vec<String>> {
         let network = conflist::find(&self.conf_dir, name)?;
         if network.disable_gc {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let entries = self.cache.attachments(&network.name)?;
-        let (live, stale): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| keep.keeps(entry));
+        let (mut live, mut stale) = (Vec::new(), Vec::new());
+        for entry in self.cache.attachments(&network.name)? {
+            let list = if keep == Keep::Live && self.lives(&entry) { &mut live } else { &mut stale };
+            list.push(entry);
+        }
+        let names = stale.iter().map(|entry| format!("{} {}", entry.container, entry.ifname)).collect();
+        if dry_run {
+            return Ok(names);
+        }
         let mut failures = self.delete_stale(&network, stale);
         if network.speaks(CniVersion::V1_1_0)? {
             let live = (keep == Keep::Live).then(|| live.iter().map(live_attachment).collect::<Vec<_>>());
             failures.extend(self.gc_plugins(&network, live.as_deref()));
         }
-        if failures.is_empty() { Ok(()) } else { bail!(failures.join("\n")) }
+        if failures.is_empty() { Ok(names) } else { bail!(failures.join("\n")) }
+    }
+
+    /// Whether the attachment's namespace is still there, or its interface, wherever that is. What cannot be found out
+    /// lives.
+    fn lives(&mut self, entry: &Entry) -> bool {
+        match NetNs::open(&entry.netns) {
+            Err(error) if error.is_gone() || matches!(error, NetnsError::NotANamespace { .. }) => {}
+            _ => return true,
+        }
+        let Ok(attachment) = spec::Attachment::new(&entry.network, &entry.container, &entry.ifname) else {
+            return false;
+        };
+        let (mut nothing, mut nowhere) = (std::io::empty(), std::io::sink());
+        let mut host = Host {
+            env: self.env.clone(),
+            stdin: &mut nothing,
+            stdout: &mut nowhere,
+            stderr: &mut *self.notes,
+            registry: Registry::default(),
+            fail_at: None,
+        };
+        Sys::new(&mut host, &[]).has_interface(&attachment).unwrap_or(true)
     }
 
     fn delete_stale(&mut self, network: &Network, stale: Vec<Entry>) -> Vec<String> {
@@ -276,14 +311,8 @@ struct Progress {
 pub(crate) enum Keep {
     /// None, and plugins get no list: cnitool's way.
     Nothing,
-    /// Those whose namespace is still there; plugins get their list.
+    /// Those that live; plugins get their list.
     Live,
-}
-
-impl Keep {
-    fn keeps(self, entry: &Entry) -> bool {
-        self == Self::Live && !entry.netns.is_empty() && Path::new(&entry.netns).try_exists().unwrap_or(true)
-    }
 }
 
 /// An ADD that fails beside an existing attachment must not take that one down.

@@ -53,7 +53,7 @@ fn a_wrong_command_line_is_status_2_and_says_what_is_wrong() {
         ("install --copy --symlink d", "only one of --symlink, --hardlink and --copy is possible"),
         ("uninstall --force d", "unknown option \"--force\""),
         ("add n", "an argument is missing"),
-        ("add n ns --keep-live", "unknown option \"--keep-live\""),
+        ("add n ns --all", "unknown option \"--all\""),
         ("gc", "an argument is missing"),
     ] {
         let said = format!("cnibox: {wrong}; `cnibox help` shows what there is\n");
@@ -67,9 +67,10 @@ fn options_may_stand_anywhere() {
     let form = Form::Hardlink;
     let dir = Path::new("dir");
     assert_eq!(parse(&line), Ok(Command::Install { dir, form, buildkit: true, force: true, dry_run: false }));
-    let gc = words("gc n --keep-live");
-    assert_eq!(parse(&gc), Ok(Command::Gc { network: "n", keep: Keep::Live }));
-    assert_eq!(parse(&words("gc n ns")), Ok(Command::Gc { network: "n", keep: Keep::Nothing }));
+    let gc = words("gc n --all --dry-run");
+    assert_eq!(parse(&gc), Ok(Command::Gc { network: "n", keep: Keep::Nothing, dry_run: true }));
+    let gc = words("gc n ns");
+    assert_eq!(parse(&gc), Ok(Command::Gc { network: "n", keep: Keep::Live, dry_run: false }));
 }
 
 #[test]

@@ -309,7 +309,11 @@ impl<'a> World<'a> {
 
     /// ADD of the whole chain. As with libcni, nothing is cleaned up when a plugin fails.
     pub(crate) fn add(&self, target: &Target) -> Result<Value, Answer> {
-        let mut result = Value::Null;
+        self.add_behind(target, Value::Null)
+    }
+
+    /// The same behind a plugin that answered with `result`.
+    pub(crate) fn add_behind(&self, target: &Target, mut result: Value) -> Result<Value, Answer> {
         for index in 0..self.network.plugins.len() {
             let answer = self.call(index, "ADD", target, &result).run();
             if !answer.ok() {

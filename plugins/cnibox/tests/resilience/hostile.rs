@@ -3,7 +3,7 @@
 //! somebody else's.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
@@ -252,6 +252,11 @@ fn outcome(call: &Call) -> String {
     "hangs".to_owned()
 }
 
+/// The directory in which the ledger has a container's records.
+fn shelf(container: &str) -> String {
+    cnibox_spec::sha512_prefix(&[container], 2)
+}
+
 #[test]
 fn links_in_state_directories_are_not_followed() {
     let places = [
@@ -259,12 +264,10 @@ fn links_in_state_directories_are_not_followed() {
         "/run/cni/net-v4/last_reserved_ip.0",
         "/run/cni/net-v4/lock",
         "/run/cnibox/host-local",
-        "/run/cnibox/firewall",
-        "/run/cnibox/portmap",
-        "/run/cnibox/bridge",
-        "/run/cnibox/firewall/POD",
-        "/run/cnibox/portmap/POD",
-        "/run/cnibox/bridge/POD",
+        "/run/cnibox/attachments",
+        "/run/cnibox/attachments/SHELF",
+        "/run/cnibox/addresses",
+        "/run/cnibox/addresses/net-v4",
     ];
     for place in places {
         for network in [networks::v4(), networks::native(), networks::spoofchk()] {
@@ -279,7 +282,7 @@ fn links_in_state_directories_are_not_followed() {
                 let directory = Path::new("/run/testkit/elsewhere");
                 fs::create_dir(directory).expect("a directory");
                 fs::write(directory.join("file"), "precious").expect("a file");
-                let place = place.replace("POD", &target.id);
+                let place = place.replace("SHELF", &shelf(&target.id));
                 let place = Path::new(&place);
                 let goal = if place.starts_with("/run/cni/") {
                     directory.join("file")
@@ -343,4 +346,79 @@ fn with_text_in_rules(text: &str) -> String {
         changed = diff(&before, &sentinels(net)) + &world.left(&host, &target);
     });
     changed
+}
+
+/// A plugin of somebody else that manages addresses, and needs a process and threads to be asked.
+const FOREIGN_IPAM: &str =
+    "#!/bin/sh\ncat >/dev/null\necho '{\"cniVersion\":\"1.0.0\",\"ips\":[{\"address\":\"10.64.0.9/24\"}]}'\n";
+
+/// A network whose addresses come from this script.
+fn with_foreign_ipam(script: &str) -> networks::Network {
+    let dir = Side::Ours.dir().expect("our plugins");
+    fs::write(dir.join("foreign-ipam"), script).expect("write a plugin");
+    fs::set_permissions(dir.join("foreign-ipam"), fs::Permissions::from_mode(0o755))
+        .expect("make it a program");
+    let mut network = networks::routed();
+    network.interface()["ipam"] = json!({"type": "foreign-ipam"});
+    network
+}
+
+#[test]
+fn threads_that_are_refused_leave_nothing() {
+    sandbox(|net| {
+        crate::fixture::install();
+        let world = World::new(net, with_foreign_ipam(FOREIGN_IPAM), Side::Ours);
+        let before = world.host();
+        for when in 1..=6 {
+            let target = Target::of(&net.container());
+            let inject = format!("inject=clone,clone3,fork,vfork:error=EAGAIN:when={when}");
+            let under =
+                ["strace", "-qq", "-o", "/dev/null", "-e", "trace=clone,clone3,fork,vfork", "-e", &inject];
+            let call = Call {
+                under: under.map(str::to_owned).to_vec(),
+                ..world.call(0, "ADD", &target, &Value::Null)
+            };
+            let answer = call.run();
+            assert_eq!(answer.unclean(), None, "clone {when}");
+            if !answer.ok() {
+                assert_eq!(world.left(&before, &target), "", "clone {when}: {answer:?}");
+            }
+            world.del(&target, &answer.json()).unwrap_or_else(|answer| panic!("DEL: {answer:?}"));
+            world.bury(&target);
+        }
+    });
+}
+
+#[test]
+fn a_delegate_that_does_not_stop_talking_is_stopped() {
+    sandbox(|net| {
+        crate::fixture::install();
+        for endless in ["#!/bin/sh\nexec yes\n", "#!/bin/sh\nexec yes >&2\n"] {
+            let world = World::new(net, with_foreign_ipam(FOREIGN_IPAM), Side::Ours);
+            let before = world.host();
+            let _ = with_foreign_ipam(endless);
+            let target = Target::of(&net.container());
+            let answer = world.call(0, "ADD", &target, &Value::Null).run();
+            assert!(!answer.ok() && answer.unclean().is_none(), "{answer:?}");
+            assert_eq!(world.left(&before, &target), "");
+            let _ = with_foreign_ipam(FOREIGN_IPAM);
+        }
+    });
+}
+
+/// A limit that a runtime or a service manager may have set ends the call with an error and not with its signal.
+#[test]
+fn files_that_may_not_grow_are_an_error() {
+    sandbox(|net| {
+        let world = World::new(net, networks::v4(), Side::Ours);
+        let before = world.host();
+        let target = Target::of(&net.container());
+        let call = Call {
+            under: ["prlimit", "--fsize=0"].map(str::to_owned).to_vec(),
+            ..world.call(world.network.main(), "ADD", &target, &Value::Null)
+        };
+        let answer = call.run();
+        assert!(!answer.ok() && answer.unclean().is_none(), "{answer:?}");
+        assert_eq!(world.left(&before, &target), "");
+    });
 }

@@ -5,13 +5,17 @@
 //! container comes and goes badly. The short form runs with the other tests; `scripts/resilience` runs the long one,
 //! with the Go plugins beside ours, and prints what was left as a table.
 
+mod container;
 mod crowd;
 mod faults;
 mod fixture;
+mod generated;
+mod histories;
 mod hostile;
 mod killed;
 mod kinds;
 mod lacking;
+mod living;
 mod lost;
 mod networks;
 mod report;

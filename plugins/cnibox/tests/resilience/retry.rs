@@ -162,8 +162,8 @@ fn kill_then_retry(world: &World<'_>, window: Duration, random: &mut Random, tal
     in_the_middle
 }
 
-/// Whether every plugin that ran is done: the interface is there, its host link has its owner's mark, and nothing is
-/// remembered of an ADD that is under way.
+/// Whether every plugin that ran is done: the interface is there, its host link has its owner's mark, and the ledger says
+/// nothing of an ADD that is under way.
 fn is_finished(world: &World<'_>, target: &Target) -> bool {
     let made = if world.network.has_host_end() {
         let alias = format!("cnibox:ready:{}:{}:", world.network.name, target.id);
@@ -171,16 +171,10 @@ fn is_finished(world: &World<'_>, target: &Target) -> bool {
     } else {
         world.net.run("ip", &["netns", "exec", &target.id, "ip", "link"]).contains(" eth0")
     };
-    // A memo of the bridge that announces a link has a line for it behind the attachment's own.
-    let announces = |memo: &String| memo.lines().count() > 1;
-    made && memos("unfinished", target).is_empty() && !memos("bridge", target).iter().any(announces)
-}
-
-/// What is remembered of the container. A kill may leave the directory alone.
-fn memos(memory: &str, target: &Target) -> Vec<String> {
-    let entries = std::fs::read_dir(format!("/run/cnibox/{memory}/{}", target.id));
-    let text = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path()).unwrap_or_default();
-    entries.into_iter().flatten().flatten().map(text).collect()
+    let ledger = world.net.run("sh", &["-c", "cat /run/cnibox/attachments/*/* 2>/dev/null; true"]);
+    let own = format!("attachment {} {} ", world.network.name, target.id);
+    let record = ledger.split("attachment ").find(|text| format!("attachment {text}").starts_with(&own));
+    made && !record.is_some_and(|record| record.contains("progress begun"))
 }
 
 /// Runs the chain up to a plugin, which is killed while it works; its index, or `None` when it was done by then.

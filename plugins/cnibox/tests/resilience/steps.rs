@@ -76,7 +76,7 @@ fn fail_each_step(
     let inside = || format!("{:?}", world.net.snapshot_of(pod).without("l3mdev"));
     let (before, inside_before) = (world.host(), inside());
     // Whoever fails behind the plugin that made the interface leaves word of it to the next ADD.
-    let word = format!("/run/cnibox/unfinished/{}/", target.id);
+    let is_word = |line: &str| line.contains("/run/cnibox/attachments") && line.contains(&target.id);
     for step in 1.. {
         let what = format!("{} on {}, step {step}", call.plugin, world.network.label);
         let answer = in_process(&call, Some(step));
@@ -93,12 +93,12 @@ fn fail_each_step(
         for _ in 0..20 {
             left = cnibox_testkit::diff(&before, &world.host())
                 + &cnibox_testkit::diff(&inside_before, &inside());
-            if left.lines().all(|line| line.contains(&word)) {
+            if left.lines().all(is_word) {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        let counts = |line: &&str| index == world.network.main() || !line.contains(&word);
+        let counts = |line: &&str| index == world.network.main() || !is_word(line);
         left = left.lines().filter(counts).map(|line| format!("{line}\n")).collect();
         tally.count(&what, &left);
     }

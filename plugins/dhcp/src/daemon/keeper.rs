@@ -160,7 +160,7 @@ impl Keeper {
     fn attempt(
         &self,
         deadline: Instant,
-        work: impl FnOnce(&Conversation<'_>) -> Result<Lease, ExchangeError>,
+        work: impl FnOnce(&Conversation<'_>) -> Result<Lease, ExchangeError> + Send,
     ) -> Result<Lease, Attempt> {
         self.find().map_err(Attempt::Final)?;
         let patience = Patience { timeout: self.schedule.timeout, deadline, waker: &self.entry.waker };
@@ -169,7 +169,7 @@ impl Keeper {
     }
 
     /// Runs something inside of the container.
-    fn inside<T>(&self, work: impl FnOnce() -> T) -> Result<T, RetryError> {
+    fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, RetryError> {
         let gone = |error: cnibox_netns::Error| RetryError::Gone(error.to_string());
         let netns = NetNs::open(&self.netns).map_err(gone)?;
         if !self.attachment.is_at(&self.netns) {

@@ -103,6 +103,27 @@ fn names_are_in_the_result_if_wanted() {
 }
 
 #[test]
+fn only_domains_are_taken_for_one() {
+    let named = |name: &str| {
+        let mut lease = Lease::granted(&ack(vec![mask(), DhcpOption::DomainName(name.into())]));
+        lease.search = vec![name.to_owned(), "good.example".to_owned()];
+        lease.result(0, true).unwrap().dns
+    };
+    let long = "a.".repeat(127) + "a";
+    for name in ["example", "a-b.example.org.", "_msdcs.example", long.trim_end_matches(".a")] {
+        let dns = named(name);
+        assert_eq!((dns.domain.as_str(), dns.search.len()), (name, 2));
+    }
+    let label = "a".repeat(64);
+    let wrong =
+        ["a\nnameserver 6.6.6.6", "a\0b", "\u{1b}[2J", "a b", "a..b", ".", "ä.example", &label, &long];
+    for name in wrong {
+        let dns = named(name);
+        assert_eq!((dns.domain.as_str(), dns.search), ("", vec!["good.example".to_owned()]), "{name:?}");
+    }
+}
+
+#[test]
 fn an_extension_keeps_what_it_does_not_say() {
     let router = DhcpOption::Router(vec![ip("10.1.2.1")]);
     let first = Lease::granted(&ack(vec![mask(), router, DhcpOption::DomainName("x".into())]));

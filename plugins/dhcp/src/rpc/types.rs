@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use cnibox_spec::{Attachment, CniResult, Dns, IpConfig, Route};
+use cnibox_spec::{CniResult, Dns, IpConfig, LiveAttachment, Route};
 use ipnetwork::IpNetwork;
 
 use crate::gob::{Definition, Shape, Type, Value};
@@ -58,12 +58,12 @@ impl Call {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Collection {
     pub(crate) network: String,
-    pub(crate) live: Vec<Attachment>,
+    pub(crate) live: Vec<LiveAttachment>,
 }
 
 impl Collection {
     pub(crate) fn to_value(&self) -> Value {
-        let attachment = |live: &Attachment| {
+        let attachment = |live: &LiveAttachment| {
             let (container, ifname) = (live.container_id.as_str(), live.ifname.as_str());
             Value::of([("ContainerID", Value::text(container)), ("IfName", Value::text(ifname))])
         };

@@ -75,6 +75,24 @@ impl Node {
     }
 }
 
+#[test]
+fn nobody_else_may_touch_a_file_that_is_not_complete() {
+    let node = Node::new();
+    let (source, copy) = (node.root.path().join("pipe"), node.root.path().join("copy"));
+    nix::unistd::mkfifo(&source, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mode = || fs::metadata(&copy).unwrap().permissions().mode() & 0o777;
+    std::thread::scope(|scope| {
+        let copying = scope.spawn(|| copy_executable(&source, &copy));
+        // The copy has begun once its source is opened.
+        let mut source = fs::OpenOptions::new().write(true).open(&source).unwrap();
+        assert_eq!(mode(), 0o600);
+        source.write_all(b"whole").unwrap();
+        drop(source);
+        copying.join().unwrap().unwrap();
+    });
+    assert_eq!((mode(), fs::read(&copy).unwrap().as_slice()), (0o755, &b"whole"[..]));
+}
+
 fn names() -> Vec<String> {
     ["bridge", "loopback"].map(str::to_owned).into()
 }

@@ -174,7 +174,7 @@ fn del_that_fails_can_be_tried_again() {
     bench.touch("fail-two-DEL");
     let error = format!("{:#}", bench.del().unwrap_err());
     assert_eq!(error, r#"plugin type="two" failed (delete): no luck; with two"#);
-    assert_eq!(bench.calls(), ["three-DEL", "two-DEL"]);
+    assert_eq!(bench.calls(), ["three-DEL", "two-DEL", "one-DEL"]);
     assert_eq!(bench.cached(), 1);
     fs::remove_file(bench.path("fail-two-DEL")).unwrap();
     bench.del().unwrap();
@@ -290,7 +290,7 @@ fn gc_detaches_everything_and_then_asks_the_plugins() {
     let mut bench = Bench::new("1.1.0");
     bench.add().unwrap();
     bench.calls();
-    bench.runtime().gc("n", Keep::Nothing).unwrap();
+    bench.runtime().gc("n", Keep::Nothing, false).unwrap();
     let calls = bench.take_calls();
     let names: Vec<_> = calls.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["three-DEL", "two-DEL", "one-DEL", "one-GC", "two-GC", "three-GC"]);
@@ -302,13 +302,15 @@ fn gc_detaches_everything_and_then_asks_the_plugins() {
 #[test]
 fn gc_can_keep_what_lives() {
     let mut bench = Bench::new("1.1.0");
-    bench.touch("netns");
+    std::os::unix::fs::symlink("/proc/self/ns/net", bench.path("netns")).unwrap();
     bench.add().unwrap();
     let live = bench.attachment(&[]);
     let lost = Attachment { netns: "/nonexistent/netns".into(), container: "lost".into(), ..live.clone() };
     bench.runtime().add("n", &lost).unwrap();
     bench.calls();
-    bench.runtime().gc("n", Keep::Live).unwrap();
+    let would = bench.runtime().gc("n", Keep::Live, true).unwrap();
+    assert_eq!((would.as_slice(), bench.calls().len()), (["lost eth0".to_owned()].as_slice(), 0));
+    assert_eq!(bench.runtime().gc("n", Keep::Live, false).unwrap(), would);
     let calls = bench.take_calls();
     assert_eq!(calls.len(), 6);
     assert!(fs::read_to_string(bench.path("env-one-DEL")).unwrap().starts_with("lost|/nonexistent/netns|"));
@@ -326,13 +328,13 @@ fn gc_goes_on_past_failures_and_can_be_disabled() {
     bench.calls();
     bench.touch("fail-three-DEL");
     bench.touch("fail-one-GC");
-    let error = format!("{:#}", bench.runtime().gc("n", Keep::Nothing).unwrap_err());
+    let error = format!("{:#}", bench.runtime().gc("n", Keep::Nothing, false).unwrap_err());
     let lines: Vec<_> = error.lines().collect();
     assert!(lines[0].starts_with("failed to delete stale attachment cnitool-"), "{error}");
     assert_eq!(lines[1], "failed to GC plugin one: no luck; with one");
-    assert_eq!(bench.calls(), ["three-DEL", "one-GC", "two-GC", "three-GC"]);
+    assert_eq!(bench.calls(), ["three-DEL", "two-DEL", "one-DEL", "one-GC", "two-GC", "three-GC"]);
     bench.configure(r#"{"name":"n","cniVersion":"1.1.0","disableGC":true,"plugins":[{"type":"one"}]}"#);
-    bench.runtime().gc("n", Keep::Nothing).unwrap();
+    bench.runtime().gc("n", Keep::Nothing, false).unwrap();
     assert!(bench.calls().is_empty());
 }
 

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Encodes steps and commits them as one transaction.
+
+use std::collections::HashSet;
+
+use super::listing::{chain_name, handle};
+use super::message::{Messages, NewRule};
+use super::socket::{Refusal, Socket};
+use super::xt::Form;
+use super::{nft, xt};
+use crate::batch::{Position, RuleId, TableRef};
+use crate::error::{Error, Result};
+use crate::hint::Hint;
+use crate::plan::{Action, AnyRule, Canon, Step, Wanted};
+
+/// Commits the steps if the ruleset still is of this generation, and says where rules were put in chains that were there
+/// before; `None` if it is not, or if the answer got lost.
+pub(crate) fn commit(
+    socket: &mut Socket,
+    generation: u32,
+    steps: &[Step],
+    form: Form,
+) -> Result<Option<Vec<Hint>>> {
+    let count = u32::try_from(steps.len()).unwrap_or(u32::MAX).saturating_add(2);
+    let first = socket.sequence(count);
+    let mut messages = Messages::new(first);
+    messages.begin(generation);
+    let echoed = hidden_among_others(steps);
+    for (at, step) in steps.iter().enumerate() {
+        push(&mut messages, step, form, echoed.contains(&at))?;
+    }
+    messages.end();
+    if steps.iter().any(Step::deletes) {
+        socket.note_deletion();
+    }
+    // Whether the steps are done is for the next look to say.
+    let mut hints = Vec::new();
+    let refusals = socket.transact(&messages.into_bytes(), |message| {
+        if let (Some(handle), Some(Step { table, action: Action::AddRule { chain, .. } })) =
+            (handle(&message), step_of(message.seq, first, steps))
+        {
+            hints.push(Hint::new(table, chain, handle));
+        }
+    })?;
+    let Some(refusals) = refusals else { return Ok(None) };
+    let Some(refusal) = refusals.into_iter().min_by_key(|refusal| refusal.seq) else {
+        return Ok(Some(hints));
+    };
+    // kernel net/netfilter/nfnetlink.c: the generation differs
+    if refusal.errno == ERESTART {
+        return Ok(None);
+    }
+    Err(failure(refusal, first, steps))
+}
+
+/// The first of the steps that add a rule of the iptables dialect to a chain that others may fill, where it is to be found
+/// again by its handle. A chain that the same steps make holds little else. The kernel sends these rules back: of more than
+/// a few hundred its answers would not fit the socket.
+fn hidden_among_others(steps: &[Step]) -> HashSet<usize> {
+    let made = |Step { table, action }: &Step| {
+        if let Action::AddChain(chain) = action { Some((table.clone(), chain.name.clone())) } else { None }
+    };
+    let made: HashSet<_> = steps.iter().filter_map(made).collect();
+    let is_hidden = |(_, Step { table, action }): &(usize, &Step)| {
+        let Action::AddRule { chain, .. } = action else { return false };
+        matches!(table, TableRef::Xt(..)) && !made.contains(&(table.clone(), chain.clone()))
+    };
+    steps.iter().enumerate().filter(is_hidden).take(Hint::MOST).map(|(at, _)| at).collect()
+}
+
+const ERESTART: i32 = 85;
+
+fn failure(refusal: Refusal, first: u32, steps: &[Step]) -> Error {
+    let step = step_of(refusal.seq, first, steps);
+    refusal.into_error(step.map_or_else(|| "change the ruleset".to_owned(), Step::describe))
+}
+
+/// The step that a message of the transaction was for; the first message opens it.
+fn step_of(seq: u32, first: u32, steps: &[Step]) -> Option<&Step> {
+    let index = seq.checked_sub(first.checked_add(1)?)?;
+    steps.get(usize::try_from(index).ok()?)
+}
+
+fn push(messages: &mut Messages, Step { table, action }: &Step, form: Form, echo: bool) -> Result<()> {
+    let family = table.family();
+    match action {
+        Action::AddTable { comment } => messages.new_table(family, table.name(), comment.as_deref()),
+        Action::AddChain(chain) => messages.new_chain(family, table.name(), chain),
+        Action::AddRule { chain, rule, at } => {
+            let rule = NewRule { at_head: *at == Position::Head, echo, ..encode(table, rule, form)? };
+            messages.new_rule(chain_name(table, chain), &rule);
+        }
+        Action::DeleteRule { chain, id: RuleId::Handle(handle) } => {
+            messages.delete_rule(chain_name(table, chain), Some(*handle));
+        }
+        Action::DeleteRule { id: RuleId::Listed(words), .. } => return Err(unencodable(words.join(" "))),
+        Action::Flush { chain } => messages.delete_rule(chain_name(table, chain), None),
+        Action::DeleteChain { chain } => messages.delete_chain(chain_name(table, chain)),
+    }
+    Ok(())
+}
+
+fn encode<'r>(table: &TableRef, wanted: &'r Wanted, form: Form) -> Result<NewRule<'r>> {
+    let (exprs, compat, comment) = match (wanted.canon(), wanted.rule(), table) {
+        (Some(Canon::Xt(canon)), _, TableRef::Xt(family, _)) => {
+            (xt::encode(canon, *family, form), canon.protocol, None)
+        }
+        (Some(Canon::Nft(_)), AnyRule::Nft(rule), _) => {
+            (nft::encode(rule, table.family()), None, rule.comment.as_deref())
+        }
+        _ => return Err(unencodable(wanted.rule().to_string())),
+    };
+    Ok(NewRule { exprs, compat, comment, at_head: false, echo: false })
+}
+
+fn unencodable(value: String) -> Error {
+    Error::InvalidText { kind: "rule", value }
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Deletes connection tracking entries (`conntrack -D`): the kernel deletes by itself what matches, or where it cannot,
+//! one listing for each address family and protocol tells what to delete.
+//!
+//! Needed where a forwarded port appears or goes: the kernel keeps sending packets of a known UDP flow where it sent them
+//! before, whatever the rules say now.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use netlink_bindings::conntrack::{Nfgenmsg, PushConntrackAttrs};
+use netlink_bindings::utils::{find_attr, push_header};
+
+use super::message::{Messages, NFGENMSG};
+use super::socket::Socket;
+use crate::error::Result;
+use crate::xt::{Family, Protocol};
+
+/// `NFNL_SUBSYS_CTNETLINK << 8`
+const CTNETLINK: u16 = 1 << 8;
+const NEW: u16 = CTNETLINK;
+const GET: u16 = CTNETLINK | 1;
+const DELETE: u16 = CTNETLINK | 2;
+const ACK: u16 = 4;
+const DUMP: u16 = 0x300;
+const TUPLE_ORIG: u16 = 1;
+const ID: u16 = 12;
+const ZONE: u16 = 18;
+/// `CTA_FILTER_FLAG(CTA_PROTO_NUM)`, `net/netfilter/nf_conntrack_netlink.c`
+const FILTER_PROTOCOL: u32 = 1 << 3;
+/// `CTA_FILTER_FLAG(CTA_PROTO_DST_PORT)`
+const FILTER_DESTINATION_PORT: u32 = 1 << 5;
+/// `CTA_FILTER_FLAG(CTA_IP_DST)`
+const FILTER_DESTINATION: u32 = 1 << 1;
+/// The kernel goes over all buckets for every filtered deletion; for more flows than this, one listing costs less.
+const MOST_FILTERED: usize = 32;
+const DELETING: &str = "delete connection tracking entries";
+
+/// Entries whose first packet went to this port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// Address family of the entries.
+    pub family: Family,
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// Destination port of the original direction.
+    pub port: u16,
+    /// Destination address of the original direction; `None` for any.
+    pub address: Option<IpAddr>,
+}
+
+/// Deletes all entries that belong to one of `flows` in the network namespace of the calling thread.
+///
+/// # Errors
+/// [`crate::Error::Kernel`] if the table cannot be read or changed, [`crate::Error::Socket`]. Entries that end meanwhile
+/// are no error.
+pub fn flush(flows: &[Flow]) -> Result<()> {
+    if flows.is_empty() || is_empty() {
+        return Ok(());
+    }
+    let mut socket = Socket::open()?;
+    // ports change hands when rules go
+    socket.note_deletion();
+    if flows.len() <= MOST_FILTERED && delete_filtered(&mut socket, flows)? {
+        return Ok(());
+    }
+    let mut passes: Vec<(Family, Protocol)> = flows.iter().map(|flow| (flow.family, flow.protocol)).collect();
+    passes.sort_unstable();
+    passes.dedup();
+    for (family, protocol) in passes {
+        let wanted: Vec<&Flow> =
+            flows.iter().filter(|f| f.family == family && f.protocol == protocol).collect();
+        let entries = matching(&mut socket, &wanted)?;
+        delete(&mut socket, family, &entries)?;
+    }
+    Ok(())
+}
+
+/// Whether the namespace has no entry at all. A dump walks the buckets of all namespaces, some milliseconds even when
+/// there is nothing to find; the count is the namespace's own. Unreadable means unknown.
+fn is_empty() -> bool {
+    std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count")
+        .is_ok_and(|count| count.trim() == "0")
+}
+
+/// Has the kernel delete what matches, flow by flow. False if it does not know filtered deletions (before 6.8): it then
+/// takes the filter's half tuple for a whole one and refuses it, having deleted nothing.
+fn delete_filtered(socket: &mut Socket, flows: &[Flow]) -> Result<bool> {
+    for flow in flows {
+        let request = filtered(socket.sequence(1), (DELETE, ACK), flow, true);
+        match socket.ask(&request, &mut (), |()| {}, |(), _| {})? {
+            Ok(()) => {}
+            Err(refusal) if refusal.errno == libc::ENOENT => {}
+            Err(refusal) if refusal.errno == libc::EINVAL => return Ok(false),
+            Err(refusal) => return Err(refusal.into_error(DELETING.to_owned())),
+        }
+    }
+    Ok(true)
+}
+
+/// What names an entry: the attributes that a deletion takes, as they came.
+type Entry = Vec<(u16, Vec<u8>)>;
+
+fn matching(socket: &mut Socket, flows: &[&Flow]) -> Result<Vec<Entry>> {
+    let Some(first) = flows.first() else { return Ok(Vec::new()) };
+    let one_port = flows.iter().all(|flow| flow.port == first.port);
+    let one_address = flows.iter().all(|flow| flow.address == first.address);
+    let request = filtered(socket.sequence(1), (GET, DUMP), first, one_port && one_address);
+    let mut by_port: HashMap<u16, Vec<&Flow>> = HashMap::new();
+    flows.iter().for_each(|flow| by_port.entry(flow.port).or_default().push(flow));
+    let mut entries = Vec::new();
+    let outcome = socket.ask(&request, &mut entries, Vec::clear, |entries, message| {
+        let attrs = message.body.get(NFGENMSG..).unwrap_or_default();
+        if message.kind == NEW && Original::parse(attrs).is_some_and(|tuple| tuple.belongs_to(&by_port)) {
+            entries.push(entry(attrs));
+        }
+    })?;
+    outcome.map_err(|refusal| refusal.into_error("list connection tracking entries".to_owned()))?;
+    Ok(entries)
+}
+
+/// A request for the entries of the flow's family and protocol, and if `exact` only those of its port and address.
+///
+/// Listing, the kernel filters from 5.8 on and ignores the filter before, so answers are checked in any case.
+fn filtered(seq: u32, (kind, flags): (u16, u16), flow: &Flow, exact: bool) -> Vec<u8> {
+    let address = flow.address.filter(|_| exact);
+    let mut filter = FILTER_PROTOCOL;
+    let mut messages = Messages::new(seq);
+    messages.push(kind, flags, |buffer| {
+        buffer.extend_from_slice(header(flow.family).as_slice());
+        let mut tuple = PushConntrackAttrs::new(buffer).nested_tuple_orig();
+        if let Some(address) = address {
+            filter |= FILTER_DESTINATION;
+            tuple = match address {
+                IpAddr::V4(address) => tuple.nested_tuple_ip().push_ip_v4_dst(address).end_nested(),
+                IpAddr::V6(address) => tuple.nested_tuple_ip().push_ip_v6_dst(address).end_nested(),
+            };
+        }
+        let mut transport = tuple.nested_tuple_proto().push_proto_num(flow.protocol.number());
+        if exact {
+            filter |= FILTER_DESTINATION_PORT;
+            transport = transport.push_proto_dst_port(flow.port);
+        }
+        let attrs = transport.end_nested().end_nested();
+        attrs.nested_filter().push_orig_flags(filter).push_reply_flags(0).end_nested();
+    });
+    messages.into_bytes()
+}
+
+/// The original direction of an entry.
+struct Original {
+    protocol: u8,
+    port: u16,
+    address: IpAddr,
+}
+
+impl Original {
+    fn parse(attrs: &[u8]) -> Option<Self> {
+        let tuple = find_attr(attrs, TUPLE_ORIG)?;
+        let (ip, transport) = (find_attr(tuple, 1)?, find_attr(tuple, 2)?);
+        let v4 =
+            find_attr(ip, 2).and_then(|bytes| bytes.first_chunk::<4>()).map(|bytes| IpAddr::from(*bytes));
+        let v6 =
+            || find_attr(ip, 4).and_then(|bytes| bytes.first_chunk::<16>()).map(|bytes| IpAddr::from(*bytes));
+        let port = u16::from_be_bytes(*find_attr(transport, 3)?.first_chunk()?);
+        Some(Self { protocol: *find_attr(transport, 1)?.first()?, port, address: v4.or_else(v6)? })
+    }
+
+    fn belongs_to(&self, flows: &HashMap<u16, Vec<&Flow>>) -> bool {
+        flows.get(&self.port).into_iter().flatten().any(|flow| {
+            let address = flow.address.is_none_or(|address| address == self.address);
+            let family = Family::of(self.address) == flow.family;
+            family && flow.protocol.number() == self.protocol && address
+        })
+    }
+}
+
+fn entry(attrs: &[u8]) -> Entry {
+    [TUPLE_ORIG, ID, ZONE]
+        .into_iter()
+        .filter_map(|kind| Some((kind, find_attr(attrs, kind)?.to_vec())))
+        .collect()
+}
+
+/// `NLA_F_NESTED`
+const NESTED: u16 = 1 << 15;
+
+fn delete(socket: &mut Socket, family: Family, entries: &[Entry]) -> Result<()> {
+    for entry in entries {
+        let mut messages = Messages::new(socket.sequence(1));
+        messages.push(DELETE, ACK, |buffer| {
+            buffer.extend_from_slice(header(family).as_slice());
+            for (kind, value) in entry {
+                let kind = if *kind == TUPLE_ORIG { kind | NESTED } else { *kind };
+                push_header(buffer, kind, u16::try_from(value.len()).unwrap_or(0));
+                buffer.extend_from_slice(value);
+            }
+        });
+        match socket.ask(&messages.into_bytes(), &mut (), |()| {}, |(), _| {})? {
+            Ok(()) => {}
+            Err(refusal) if refusal.errno == libc::ENOENT => {}
+            Err(refusal) => return Err(refusal.into_error(DELETING.to_owned())),
+        }
+    }
+    Ok(())
+}
+
+fn header(family: Family) -> Nfgenmsg {
+    let mut header = Nfgenmsg::new();
+    header.nfgen_family = match family {
+        Family::Ipv4 => 2,
+        Family::Ipv6 => 10,
+    };
+    header
+}

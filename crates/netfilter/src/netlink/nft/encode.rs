@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A rule as nft writes it (nftables `src/netlink_linearize.c`), with the protocol conditions that it adds by itself.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use ipnetwork::IpNetwork;
+
+use crate::netlink::expr::{
+    self, CMP_EQ, CMP_NEQ, CT_STATE, Expr, FIB_ADDRTYPE, FIB_DADDR, NAT_DNAT, REG_1, REG_2, RTN_LOCAL,
+    Verdict, base, meta,
+};
+use crate::nft::{Family, Rule, Statement};
+
+/// `IFNAMSIZ`
+pub(super) const INTERFACE_SIZE: usize = 16;
+
+/// The expressions of a rule that has a canonical form in the family.
+pub(crate) fn encode(rule: &Rule, family: Family) -> Vec<Expr<'static>> {
+    let mut encoder = Encoder { family, exprs: Vec::with_capacity(8), network: None, transport: None };
+    rule.statements.iter().for_each(|statement| encoder.statement(statement));
+    encoder.exprs
+}
+
+struct Encoder {
+    family: Family,
+    exprs: Vec<Expr<'static>>,
+    /// Network protocol already tested for, and transport protocol likewise.
+    network: Option<u8>,
+    transport: Option<u8>,
+}
+
+impl Encoder {
+    fn statement(&mut self, statement: &Statement) {
+        match statement {
+            Statement::SourceAddress { net, negated } => self.address(*net, (12, 8), *negated),
+            Statement::DestinationAddress { net, negated } => self.address(*net, (16, 24), *negated),
+            Statement::EtherSource { address, negated } => self.ether_source(*address, *negated),
+            Statement::InInterface { name, negated } => self.interface(meta::IIFNAME, name, *negated),
+            Statement::OutInterface { name, negated } => self.interface(meta::OIFNAME, name, *negated),
+            Statement::DestinationPort { protocol, port, negated } => {
+                self.port(protocol.number(), *port, *negated)
+            }
+            Statement::DestinationLocal => {
+                self.exprs.push(Expr::Fib { dreg: REG_1, result: FIB_ADDRTYPE, flags: FIB_DADDR });
+                self.compare(false, RTN_LOCAL.to_ne_bytes().to_vec());
+            }
+            Statement::ConntrackState(states) => {
+                let mask = u32::from(states.bits()).to_ne_bytes().to_vec().into();
+                self.exprs.push(Expr::Conntrack { key: CT_STATE, dreg: REG_1 });
+                self.exprs.push(Expr::Bitwise { sreg: REG_1, dreg: REG_1, mask, xor: vec![0; 4].into() });
+                self.compare(true, vec![0; 4]);
+            }
+            Statement::Counter => self.exprs.push(Expr::Counter),
+            Statement::Accept => self.exprs.push(Expr::Verdict(Verdict::Accept)),
+            Statement::Drop => self.exprs.push(Expr::Verdict(Verdict::Drop)),
+            Statement::Return => self.exprs.push(Expr::Verdict(Verdict::Return)),
+            Statement::Jump(chain) => {
+                self.exprs.push(Expr::Verdict(Verdict::Jump(Cow::Owned(chain.clone()))))
+            }
+            Statement::Goto(chain) => {
+                self.exprs.push(Expr::Verdict(Verdict::Goto(Cow::Owned(chain.clone()))))
+            }
+            Statement::Masquerade => self.exprs.push(Expr::Masquerade { flags: 0 }),
+            Statement::Dnat(to) => self.dnat(*to),
+            // without canonical form
+            Statement::Raw(_) => {}
+        }
+    }
+
+    /// In tables of more than one network protocol nft tests for the protocol first.
+    fn address(&mut self, net: IpNetwork, offsets: (u32, u32), negated: bool) {
+        let (family, offset) = if net.is_ipv4() { (Family::Ip, offsets.0) } else { (Family::Ip6, offsets.1) };
+        let number = family.number();
+        if self.family == Family::Inet && self.network != Some(number) {
+            self.exprs.push(Expr::Meta { key: meta::NFPROTO, dreg: REG_1 });
+            self.compare(false, vec![number]);
+            self.network = Some(number);
+        }
+        expr::push_address(&mut self.exprs, offset, net, negated);
+    }
+
+    fn ether_source(&mut self, address: [u8; 6], negated: bool) {
+        self.exprs.push(Expr::Payload { base: base::LINK, offset: 6, len: 6, dreg: REG_1 });
+        self.compare(negated, address.to_vec());
+    }
+
+    fn interface(&mut self, key: u32, name: &str, negated: bool) {
+        let mut data = name.as_bytes().to_vec();
+        data.resize(INTERFACE_SIZE, 0);
+        self.exprs.push(Expr::Meta { key, dreg: REG_1 });
+        self.compare(negated, data);
+    }
+
+    fn port(&mut self, protocol: u8, port: u16, negated: bool) {
+        if self.transport != Some(protocol) {
+            self.exprs.push(Expr::Meta { key: meta::L4PROTO, dreg: REG_1 });
+            self.compare(false, vec![protocol]);
+            self.transport = Some(protocol);
+        }
+        self.exprs.push(Expr::Payload { base: base::TRANSPORT, offset: 2, len: 2, dreg: REG_1 });
+        self.compare(negated, port.to_be_bytes().to_vec());
+    }
+
+    fn dnat(&mut self, to: SocketAddr) {
+        self.exprs.push(Expr::Value { dreg: REG_1, data: expr::octets(to.ip()).into() });
+        self.exprs.push(Expr::Value { dreg: REG_2, data: to.port().to_be_bytes().to_vec().into() });
+        let family = self.family.number().into();
+        self.exprs.push(Expr::Nat { kind: NAT_DNAT, family, address: REG_1, port: REG_2 });
+    }
+
+    fn compare(&mut self, negated: bool, data: Vec<u8>) {
+        let op = if negated { CMP_NEQ } else { CMP_EQ };
+        self.exprs.push(Expr::Cmp { sreg: REG_1, op, data: data.into() });
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rules read from the kernel, whichever iptables version wrote them.
+//!
+//! Between 1.8.4 and 1.8.11 the tool moved matches from xt compatibility expressions to native ones (and some back):
+//! ports, marks, connection states, comments kept as user data, addresses with or without a mask. All forms give the same
+//! [`Canon`]. A rule with anything else in it is not one of ours and gives `None`.
+
+use std::net::SocketAddr;
+
+use super::encode::address_offsets;
+use super::layout;
+use crate::netlink::expr::{self, Expr, Verdict, base, meta};
+use crate::netlink::parts::{Compare, Field, Part, parts};
+use crate::xt::{Canon, Extension, Family, Maybe, Protocol, Target};
+
+/// The rule that these expressions make up.
+pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Canon> {
+    let mut reader = Reader { family, values: [None, None], rule: Canon::bare(Target::Accept) };
+    let mut target = None;
+    for part in parts(exprs) {
+        // nothing may follow the target
+        target.is_none().then_some(())?;
+        match part {
+            Part::Compare(compare) => reader.compare(&compare)?,
+            Part::Single(expr) => target = reader.single(expr)?,
+        }
+    }
+    reader.rule.target = target?;
+    Some(reader.rule)
+}
+
+struct Reader<'e> {
+    family: Family,
+    /// Address and port of a native `nat` expression, in registers 1 and 2.
+    values: [Option<&'e [u8]>; 2],
+    rule: Canon,
+}
+
+impl<'e> Reader<'e> {
+    fn single(&mut self, expr: &'e Expr<'e>) -> Option<Option<Target>> {
+        match expr {
+            Expr::Value { dreg, data } => {
+                let slot = usize::try_from(*dreg).ok()?.checked_sub(1)?;
+                *self.values.get_mut(slot)? = Some(&**data);
+            }
+            Expr::Match { name, rev, info } => self.xt_match(name, *rev, info)?,
+            Expr::Target { name, rev, info } => return Some(Some(self.xt_target(name, *rev, info)?)),
+            Expr::Verdict(verdict) => return Some(Some(verdict_target(verdict)?)),
+            Expr::Masquerade { flags: 0 } => return Some(Some(Target::Masquerade)),
+            Expr::Nat { kind: expr::NAT_DNAT, .. } => return Some(Some(self.native_dnat()?)),
+            Expr::Meta { .. }
+            | Expr::Payload { .. }
+            | Expr::Counter
+            | Expr::SetMeta { .. }
+            | Expr::Bitwise { .. }
+            | Expr::Cmp { .. }
+            | Expr::Fib { .. }
+            | Expr::Conntrack { .. }
+            | Expr::Nat { .. }
+            | Expr::Masquerade { .. }
+            | Expr::Other => return None,
+        }
+        Some(None)
+    }
+
+    fn compare(&mut self, Compare { field, mask, data, negated }: &Compare<'_>) -> Option<()> {
+        let negated = *negated;
+        match (field, mask) {
+            (Field::Meta(meta::MARK), mask) => {
+                let mask = mask.map_or(Some(u32::MAX), |mask| Some(u32::from_ne_bytes(*mask.first_chunk()?)));
+                let value = u32::from_ne_bytes(*data.first_chunk()?);
+                self.extend(Extension::Mark { value, mask: mask?, negated })
+            }
+            (Field::Payload { base: base::NETWORK, offset: 9, len: 1 }, None)
+                if self.family == Family::Ipv4 =>
+            {
+                fill(&mut self.rule.protocol, *data.first()?, negated)
+            }
+            (Field::Payload { base: base::NETWORK, offset, .. }, mask) => {
+                let net = expr::network(data, *mask, self.family == Family::Ipv4)?;
+                let (source, destination) = address_offsets(self.family);
+                let slot = match *offset {
+                    offset if offset == source => &mut self.rule.source,
+                    offset if offset == destination => &mut self.rule.destination,
+                    _ => return None,
+                };
+                fill(slot, net, negated)
+            }
+            (_, Some(_)) => None,
+            (Field::Meta(meta::IIFNAME), None) => {
+                fill(&mut self.rule.in_interface, interface(data)?, negated)
+            }
+            (Field::Meta(meta::OIFNAME), None) => {
+                fill(&mut self.rule.out_interface, interface(data)?, negated)
+            }
+            (Field::Meta(meta::L4PROTO), None) => fill(&mut self.rule.protocol, *data.first()?, negated),
+            (Field::DestinationType, None) if *data == expr::RTN_LOCAL.to_ne_bytes() && !negated => {
+                self.extend(Extension::DestinationLocal)
+            }
+            (Field::Payload { base: base::TRANSPORT, offset: 2, len: 2 }, None) if !negated => {
+                self.port(be16(data)?)
+            }
+            (
+                Field::Meta(_) | Field::Payload { .. } | Field::DestinationType | Field::ConntrackState,
+                None,
+            ) => None,
+        }
+    }
+
+    /// A port belongs to the protocol compared before it.
+    fn port(&mut self, port: u16) -> Option<()> {
+        let (number, false) = self.rule.protocol? else { return None };
+        self.extend(Extension::Port(Protocol::from_number(number)?, port))
+    }
+
+    fn extend(&mut self, extension: Extension) -> Option<()> {
+        self.rule.extensions.push(extension);
+        Some(())
+    }
+
+    fn xt_match(&mut self, name: &str, rev: u32, info: &[u8]) -> Option<()> {
+        match (name, rev) {
+            ("comment", 0) => self.extend(Extension::Comment(expr::text(info)?.to_owned())),
+            ("conntrack", 3) => self.extend(Extension::State(layout::read_conntrack(info)?)),
+            ("addrtype", 1) if info == layout::destination_local() => {
+                self.extend(Extension::DestinationLocal)
+            }
+            ("multiport", 1) => self.extend(Extension::Ports(layout::read_multiport(info)?)),
+            ("tcp" | "udp", 0) => self.port(layout::read_ports(info)?),
+            ("sctp", 0) => self.port(layout::read_sctp(info)?),
+            ("mark", 1) => {
+                let (value, mask) = layout::read_mark(info)?;
+                self.extend(Extension::Mark { value, mask, negated: *info.get(8)? != 0 })
+            }
+            _ => None,
+        }
+    }
+
+    fn xt_target(&self, name: &str, rev: u32, info: &[u8]) -> Option<Target> {
+        match (name, rev) {
+            ("MASQUERADE", 0) if info == layout::masquerade(self.family) => Some(Target::Masquerade),
+            ("DNAT", 2) => layout::read_dnat(info, self.family).map(Target::Dnat),
+            ("MARK", 2) => layout::read_mark(info).map(|(value, mask)| Target::SetMark { value, mask }),
+            _ => None,
+        }
+    }
+
+    fn native_dnat(&self) -> Option<Target> {
+        let [Some(ip), Some(port)] = &self.values else { return None };
+        let ip = expr::address(ip, self.family == Family::Ipv4)?;
+        Some(Target::Dnat(SocketAddr::new(ip, be16(port)?)))
+    }
+}
+
+fn verdict_target(verdict: &Verdict<'_>) -> Option<Target> {
+    match verdict {
+        Verdict::Accept => Some(Target::Accept),
+        Verdict::Drop => Some(Target::Drop),
+        Verdict::Return => Some(Target::Return),
+        Verdict::Jump(chain) => Some(Target::Jump(chain.clone().into_owned())),
+        Verdict::Goto(_) | Verdict::Code(_) => None,
+    }
+}
+
+/// A name with its zero byte, or the beginning of names without one.
+fn interface(data: &[u8]) -> Option<String> {
+    let name = expr::text(data)?;
+    Some(if data.contains(&0) { name.to_owned() } else { format!("{name}+") })
+}
+
+fn be16(data: &[u8]) -> Option<u16> {
+    data.first_chunk().copied().map(u16::from_be_bytes)
+}
+
+fn fill<T>(slot: &mut Maybe<T>, value: T, negated: bool) -> Option<()> {
+    slot.is_none().then(|| *slot = Some((value, negated)))
+}

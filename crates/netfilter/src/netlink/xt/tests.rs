@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Encodings without a kernel.
+
+use super::{Form, decode, encode};
+use crate::netlink::expr::{self, Expr};
+use crate::xt::tests::{net, reference};
+use crate::xt::{Canon, Family, Match, Rule, Target};
+use ipnetwork::IpNetwork;
+
+#[test]
+fn both_forms_decode_to_the_rule() {
+    for (line, rule) in reference() {
+        for family in [Family::Ipv4, Family::Ipv6] {
+            let canon = Canon::of(&rule).unwrap();
+            if !canon.fits(family) {
+                continue;
+            }
+            for form in [Form::Native, Form::Extension] {
+                let exprs = encode(&canon, family, form);
+                assert_eq!(decode(&exprs, family).as_ref(), Some(&canon), "{line}");
+            }
+        }
+        assert!(rule.is_same(&Canon::of(&rule).unwrap().to_rule().unwrap()), "{line}");
+    }
+}
+
+/// `-d 10.22.0.0/15 -j ACCEPT`, captured from iptables 1.8.9 through the kernel.
+#[test]
+fn prefix_within_a_byte_is_masked() {
+    let rule = Canon::of(&Rule::new(vec![Match::destination(net("10.23.0.7/15"))], Target::Accept)).unwrap();
+    let exprs = encode(&rule, Family::Ipv4, Form::Native);
+    let [load, mask, compare, Expr::Counter, Expr::Verdict(_)] = exprs.as_slice() else {
+        panic!("{exprs:?}")
+    };
+    assert_eq!(*load, Expr::Payload { base: 1, offset: 16, len: 4, dreg: 1 });
+    let (bits, zero) = (vec![255, 254, 0, 0], vec![0; 4]);
+    assert_eq!(*mask, Expr::Bitwise { sreg: 1, dreg: 1, mask: bits.into(), xor: zero.into() });
+    assert_eq!(*compare, Expr::Cmp { sreg: 1, op: 0, data: vec![10, 22, 0, 0].into() });
+}
+
+#[test]
+fn every_prefix_length_comes_back() {
+    for prefix in 1..=128 {
+        let address =
+            IpNetwork::new("fd00:1234:5678:9abc:def0:1234:5678:9abc".parse().unwrap(), prefix).unwrap();
+        let canon = Canon::of(&Rule::new(vec![Match::source(address)], Target::Drop)).unwrap();
+        let exprs = encode(&canon, Family::Ipv6, Form::Native);
+        assert_eq!(decode(&exprs, Family::Ipv6), Some(canon));
+    }
+    assert_eq!(expr::mask_prefix(&[255, 0, 255, 0]), None);
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rules as the planner compares them: wanted ones, prepared once for a call, and those that a reader found.
+
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+
+use crate::batch::{Change, Op, RuleId, RuleInfo, TableRef};
+use crate::nft::Statement;
+use crate::xt::Extension;
+use crate::{nft, xt};
+
+/// A change with its rule prepared.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) table: TableRef,
+    pub(crate) op: Op<Rc<Wanted>>,
+}
+
+impl Prepared {
+    pub(crate) fn new(change: &Change) -> Self {
+        let table = change.table();
+        let op = match change {
+            Change::Xt { op, .. } => op.map(|rule| Rc::new(Wanted::new(AnyRule::Xt(rule.clone()), &table))),
+            Change::Nft { op, .. } => op.map(|rule| Rc::new(Wanted::new(AnyRule::Nft(rule.clone()), &table))),
+        };
+        Self { table, op }
+    }
+}
+
+/// A rule of either dialect.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum AnyRule {
+    /// Of the iptables dialect.
+    Xt(xt::Rule),
+    /// Of the native dialect.
+    Nft(nft::Rule),
+}
+
+impl std::fmt::Display for AnyRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Xt(rule) => rule.fmt(f),
+            Self::Nft(rule) => rule.fmt(f),
+        }
+    }
+}
+
+/// The canonical form of a rule of either dialect: equal for rules that say the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Canon {
+    Xt(xt::Canon),
+    Nft(nft::Rule),
+}
+
+impl Canon {
+    fn comment(&self) -> Option<&str> {
+        match self {
+            Self::Xt(canon) => canon.extensions.iter().find_map(|extension| {
+                if let Extension::Comment(text) = extension { Some(text.as_str()) } else { None }
+            }),
+            Self::Nft(rule) => rule.comment.as_deref(),
+        }
+    }
+
+    fn jump(&self) -> Option<&str> {
+        match self {
+            Self::Xt(canon) => canon.target.jump(),
+            Self::Nft(rule) => rule.jump(),
+        }
+    }
+}
+
+/// A rule that must be, prepared for a call. Two are equal if they say the same.
+#[derive(Debug)]
+pub struct Wanted {
+    rule: AnyRule,
+    /// `None` if only a tool knows what the rule says or how to write it.
+    canon: Option<Rc<Canon>>,
+}
+
+impl Wanted {
+    pub(crate) fn new(rule: AnyRule, table: &TableRef) -> Self {
+        let canon = match (&rule, table) {
+            (AnyRule::Xt(rule), TableRef::Xt(family, _)) => {
+                xt::Canon::of(rule).filter(|canon| canon.fits(*family)).map(Canon::Xt)
+            }
+            (AnyRule::Nft(rule), table) => rule.canon(table.family()).map(Canon::Nft),
+            (AnyRule::Xt(_), TableRef::Nft(..)) => None,
+        };
+        Self { rule, canon: canon.map(Rc::new) }
+    }
+
+    /// The rule as it was given.
+    #[must_use]
+    pub fn rule(&self) -> &AnyRule {
+        &self.rule
+    }
+
+    pub(crate) fn canon(&self) -> Option<&Canon> {
+        self.canon.as_deref()
+    }
+
+    /// True if the rule has words that only the tool understands, or that it would refuse in its own words.
+    pub(crate) fn needs_tool(&self) -> bool {
+        match &self.rule {
+            AnyRule::Xt(_) => self.canon.is_none(),
+            AnyRule::Nft(rule) => rule.is_raw(),
+        }
+    }
+
+    pub(crate) fn jump(&self) -> Option<&str> {
+        match &self.rule {
+            AnyRule::Xt(rule) => rule.target.jump(),
+            AnyRule::Nft(rule) => rule.jump(),
+        }
+    }
+
+    pub(crate) fn comment(&self) -> Option<&str> {
+        match &self.rule {
+            AnyRule::Xt(rule) => rule.comment(),
+            AnyRule::Nft(rule) => rule.comment.as_deref(),
+        }
+    }
+}
+
+impl PartialEq for Wanted {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.canon, &other.canon) {
+            (None, None) => self.rule == other.rule,
+            (ours, theirs) => ours == theirs,
+        }
+    }
+}
+
+impl Eq for Wanted {}
+
+impl Hash for Wanted {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match &self.canon {
+            Some(canon) => canon.hash(state),
+            None => self.rule.hash(state),
+        }
+    }
+}
+
+/// An existing rule, as far as it could be read.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    pub(crate) id: RuleId,
+    content: Content,
+}
+
+#[derive(Debug, Clone)]
+enum Content {
+    Known(Rc<Canon>),
+    /// With something in it that is unknown here: never equal to a wanted rule.
+    Foreign {
+        comment: Option<String>,
+        jump: Option<String>,
+    },
+}
+
+impl Listed {
+    pub(crate) fn known(id: RuleId, canon: Canon) -> Self {
+        Self { id, content: Content::Known(Rc::new(canon)) }
+    }
+
+    pub(crate) fn foreign(id: RuleId, comment: Option<String>, jump: Option<String>) -> Self {
+        Self { id, content: Content::Foreign { comment, jump } }
+    }
+
+    pub(crate) fn canon(&self) -> Option<&Rc<Canon>> {
+        if let Content::Known(canon) = &self.content { Some(canon) } else { None }
+    }
+
+    pub(crate) fn comment(&self) -> Option<&str> {
+        match &self.content {
+            Content::Known(canon) => canon.comment(),
+            Content::Foreign { comment, .. } => comment.as_deref(),
+        }
+    }
+
+    pub(crate) fn jump(&self) -> Option<&str> {
+        match &self.content {
+            Content::Known(canon) => canon.jump(),
+            Content::Foreign { jump, .. } => jump.as_deref(),
+        }
+    }
+
+    /// Whether a rule that only the tool can compare may be this one: it ends in the same target and has the same comment.
+    pub(crate) fn may_be(&self, wanted: &Wanted) -> bool {
+        let same_jump = wanted.jump().is_none() || wanted.jump() == self.jump();
+        same_jump && wanted.comment() == self.comment()
+    }
+
+    pub(crate) fn info(&self) -> RuleInfo {
+        let mut info = RuleInfo {
+            id: self.id.clone(),
+            comment: self.comment().map(str::to_owned),
+            jump: self.jump().map(str::to_owned),
+            source: None,
+            destination: None,
+            xt: None,
+            nft: None,
+        };
+        match self.canon().map(|canon| &**canon) {
+            Some(Canon::Xt(canon)) => {
+                let plain =
+                    |slot: xt::Maybe<ipnetwork::IpNetwork>| slot.filter(|slot| !slot.1).map(|slot| slot.0);
+                (info.source, info.destination) = (plain(canon.source), plain(canon.destination));
+                info.xt = canon.to_rule();
+            }
+            Some(Canon::Nft(rule)) => {
+                for statement in &rule.statements {
+                    if let Statement::SourceAddress { net, negated: false } = statement {
+                        info.source = Some(*net);
+                    }
+                    if let Statement::DestinationAddress { net, negated: false } = statement {
+                        info.destination = Some(*net);
+                    }
+                }
+                info.nft = Some(rule.clone());
+            }
+            None => {}
+        }
+        info
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Plans against chains in memory.
+
+use super::*;
+use crate::batch::Batch;
+use crate::xt::{Family, Match, Rule, Table, Target};
+
+/// Chains of one table, and how often they were read.
+#[derive(Default)]
+struct Memory {
+    chains: HashMap<String, Vec<Listed>>,
+    listings: usize,
+    single: usize,
+}
+
+impl Memory {
+    fn with(mut self, chain: &str, rules: &[Rule]) -> Self {
+        let listed = |(at, rule): (usize, &Rule)| {
+            let canon = crate::xt::Canon::of(rule).expect("a plain rule");
+            Listed::known(RuleId::Handle(at as u64), Canon::Xt(canon))
+        };
+        self.chains.insert(chain.to_owned(), rules.iter().enumerate().map(listed).collect());
+        self
+    }
+}
+
+impl Reader for Memory {
+    fn has_table(&mut self, _: &TableRef) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn chain(&mut self, _: &TableRef, chain: &str) -> Result<Option<Uses>> {
+        let own = |rules: &Vec<Listed>| rules.len();
+        let jumps = self.chains.values().flatten().filter(|rule| rule.jump() == Some(chain)).count();
+        let uses = self.chains.get(chain).map(own).map(|own| u32::try_from(own + jumps).expect("few"));
+        Ok(uses.map(Uses::RulesAndJumps))
+    }
+
+    fn jumps(&mut self, _: &TableRef, _: &str) -> Result<u32> {
+        unreachable!("uses tell")
+    }
+
+    fn rules(&mut self, _: &TableRef, chain: &str) -> Result<Vec<Listed>> {
+        self.listings += 1;
+        Ok(self.chains.get(chain).cloned().unwrap_or_default())
+    }
+
+    fn rule(&mut self, _: &TableRef, chain: &str, id: &RuleId) -> Result<Option<Listed>> {
+        self.single += 1;
+        Ok(self.chains.get(chain).and_then(|rules| rules.iter().find(|rule| rule.id == *id)).cloned())
+    }
+
+    fn scan(
+        &mut self,
+        table: &TableRef,
+        chain: &str,
+        visit: &mut dyn FnMut(Listed) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _ended_early = self.rules(table, chain)?.into_iter().try_for_each(visit);
+        Ok(())
+    }
+
+    fn holds(&mut self, _: &TableRef, _: &str, _: &Wanted) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+fn rule(number: usize) -> Rule {
+    Rule::new(vec![Match::comment(number.to_string())], Target::Return)
+}
+
+fn jump(to: &str) -> Rule {
+    Rule::new(vec![], Target::Jump(to.to_owned()))
+}
+
+fn steps(memory: &mut Memory, hints: &[Hint], fill: impl FnOnce(crate::batch::XtChanges<'_>)) -> Vec<Step> {
+    let mut batch = Batch::new();
+    fill(batch.xt(Family::Ipv4, Table::Nat));
+    let prepared: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
+    plan(&prepared, (hints, Guard::Generation), memory).unwrap()
+}
+
+fn shown(steps: &[Step]) -> Vec<String> {
+    steps.iter().map(Step::to_string).collect()
+}
+
+#[test]
+fn what_is_there_needs_no_step_and_one_reading() {
+    let all: Vec<_> = (0..500).map(rule).collect();
+    let mut memory = Memory::default().with("OWN", &all[..400]);
+    let added = steps(&mut memory, &[], |mut changes| {
+        for rule in &all {
+            changes = changes.ensure_rule("OWN", rule.clone(), Position::Tail);
+            changes = changes.ensure_rule("OWN", rule.clone(), Position::Tail);
+        }
+    });
+    assert_eq!((added.len(), memory.listings), (100, 1));
+    let removed = steps(&mut memory, &[], |mut changes| {
+        for rule in &all {
+            changes = changes.delete_rule("OWN", rule.clone());
+        }
+    });
+    assert_eq!((removed.len(), memory.listings), (400, 2));
+    let most = steps(&mut memory, &[], |mut changes| {
+        for rule in &all[1..] {
+            changes = changes.delete_rule("OWN", rule.clone());
+        }
+    });
+    assert_eq!(most.len(), 399);
+}
+
+#[test]
+fn what_was_added_is_withdrawn_by_the_same_batch() {
+    let mut memory = Memory::default();
+    let left = steps(&mut memory, &[], |changes| {
+        changes
+            .ensure_chain("OWN")
+            .append_rule("OWN", rule(1))
+            .append_rule("OWN", rule(1))
+            .append_rule("OWN", rule(2))
+            .append_rule("OWN", jump("OWN"))
+            .delete_rule("OWN", rule(1))
+            .delete_rules_where("OWN", Owner::JumpsTo("OWN".to_owned()));
+    });
+    assert_eq!(
+        shown(&left),
+        [
+            "create chain \"OWN\" in table \"ip nat\"",
+            "add rule to chain \"OWN\" of table \"ip nat\", tail: -m comment --comment 2 -j RETURN",
+        ]
+    );
+}
+
+#[test]
+fn every_rule_that_says_the_same_goes() {
+    let mut memory = Memory::default().with("OWN", &[rule(1), rule(2), rule(1)]);
+    let left = steps(&mut memory, &[], |changes| {
+        changes.delete_rule("OWN", rule(1));
+    });
+    let words = "delete rule from chain \"OWN\" of table \"ip nat\": handle";
+    assert_eq!(shown(&left), [format!("{words} 0"), format!("{words} 2")]);
+}
+
+#[test]
+fn many_rules_that_are_all_there_is_go_as_such() {
+    let own = |text: &str| Rule::new(vec![Match::comment("own"), Match::comment(text)], Target::Return);
+    let all: Vec<_> = (0..100).map(|number| own(&number.to_string())).collect();
+    let delete = |memory: &mut Memory, guard| {
+        let mut batch = Batch::new();
+        batch.xt(Family::Ipv4, Table::Nat).delete_rules_where("OWN", Owner::Comment("own".to_owned()));
+        let prepared: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
+        plan(&prepared, (&[], guard), memory).unwrap()
+    };
+    let mut memory = Memory::default().with("OWN", &all);
+    assert_eq!(shown(&delete(&mut memory, Guard::Generation)), ["flush chain \"OWN\" of table \"ip nat\""]);
+    assert_eq!(delete(&mut memory, Guard::Nothing).len(), 100);
+    let mut memory = Memory::default().with("OWN", &[all.as_slice(), &[rule(1)]].concat());
+    assert_eq!(delete(&mut memory, Guard::Generation).len(), 100);
+}
+
+#[test]
+fn hints_are_looked_at_once_for_all_rules() {
+    let all: Vec<_> = (0..50).map(rule).collect();
+    let mut memory = Memory::default().with("SHARED", &all);
+    let hints: Vec<Hint> = (0..40).map(|at| format!("ip nat {at} SHARED").parse().unwrap()).collect();
+    let removed = steps(&mut memory, &hints, |mut changes| {
+        for rule in &all[..40] {
+            changes = changes.delete_rule("SHARED", rule.clone());
+        }
+    });
+    assert_eq!((removed.len(), memory.single, memory.listings), (40, 40, 0));
+}
+
+#[test]
+fn a_rule_deleted_by_its_handle_is_not_deleted_again() {
+    let mut memory = Memory::default().with("SHARED", &[rule(0), rule(1)]);
+    let hints: Vec<Hint> = vec!["ip nat 0 SHARED".parse().unwrap(), "ip nat 1 SHARED".parse().unwrap()];
+    let removed = steps(&mut memory, &hints, |changes| {
+        changes
+            .delete_rule("SHARED", rule(1))
+            .delete_found("SHARED", RuleId::Handle(0))
+            .delete_found("SHARED", RuleId::Handle(0))
+            .delete_rule("SHARED", rule(0))
+            .delete_rule("SHARED", rule(1));
+    });
+    assert_eq!(removed.len(), 2, "{removed:?}");
+}
+
+#[test]
+fn a_chain_that_others_jump_to_stays() {
+    let mut memory = Memory::default().with("OWN", &[rule(1)]).with("SHARED", &[jump("OWN"), rule(1)]);
+    let left = steps(&mut memory, &[], |changes| {
+        changes.delete_chain_if_unreferenced("OWN");
+    });
+    assert_eq!(left, []);
+    let gone = steps(&mut memory, &[], |changes| {
+        changes
+            .delete_rules_where("SHARED", Owner::JumpsTo("OWN".to_owned()))
+            .delete_chain_if_unreferenced("OWN");
+    });
+    assert_eq!(gone.len(), 2);
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DEL's and GC's side of the ledger: which interface is meant, whose it is, and what is forgotten with it.
+
+use cnibox_netlink::{Link, Rtnl};
+use cnibox_spec::{Attachment, LiveAttachment, NetnsPath, NetworkName};
+
+use super::life::{Presence, is_where_it_was, reach};
+use crate::call::{Failure, Sys};
+use crate::ledger::{Ledger, Mark, Progress, Record, is_of_network};
+
+impl Sys<'_> {
+    /// DEL of this call has succeeded. `made_interface` is whether the plugin is the one that makes it.
+    pub fn del_ends(&mut self, made_interface: bool) {
+        let Some(turn) = &self.turn else { return };
+        let mut record = turn.record.clone();
+        if !self.keeps_notes {
+            record.shares.remove(turn.plugin);
+        }
+        if made_interface && !turn.is_elsewhere {
+            forget_interface(&mut record);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.record = record;
+            turn.settle();
+        }
+    }
+
+    /// This call is DEL of an attachment whose interface the runtime says is in the namespace at `netns`. Answers with
+    /// where it is: a runtime may have lost the path. An interface that was made elsewhere, in a namespace that the
+    /// runtime does not name, is another one: nothing says that it is dead.
+    ///
+    /// # Errors
+    /// When the namespace cannot be opened although it is there.
+    pub fn del_begins(&mut self, netns: Option<NetnsPath>) -> Result<Option<NetnsPath>, Failure> {
+        let record = self.turn.as_ref().map(|turn| &turn.record);
+        let Some(made) = record.and_then(|record| record.namespace.clone()) else { return Ok(netns) };
+        let Some(named) = netns else {
+            return Ok(NetnsPath::new(&made.path).filter(|_| is_where_it_was(&made)));
+        };
+        if named.as_str() == made.path {
+            return Ok(Some(named));
+        }
+        let is_another = match self.open_pod_if_present(&named) {
+            Ok(Some(_)) => self.namespace_of_pod()?.is_some_and(|found| !found.is_same(&made)),
+            // Nothing is there: the runtime has lost the path, or the namespace.
+            Ok(None) => {
+                let known = NetnsPath::new(&made.path).filter(|_| is_where_it_was(&made));
+                return Ok(known.or(Some(named)));
+            }
+            // The plugin complains in its own words.
+            Err(_) => return Ok(Some(named)),
+        };
+        if let Some(turn) = &mut self.turn {
+            let has_begun = matches!(turn.record.progress, Progress::Begun | Progress::Failed);
+            turn.is_elsewhere = is_another && !has_begun;
+        }
+        Ok(Some(named))
+    }
+
+    /// Whether DEL must leave `link` alone although it bears the attachment's mark.
+    pub(crate) fn is_of_another(&self, link: &Link) -> bool {
+        let turn = self.turn.as_ref().filter(|turn| turn.is_elsewhere);
+        turn.is_some_and(|turn| turn.record.host_link.as_deref() == Some(&link.name))
+    }
+
+    /// Deletes the host's end of the interface, whatever name the container's has by now, and also one that an ADD had
+    /// no time to mark.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn announced_link_del(&mut self) -> Result<(), Failure> {
+        let turn = self.turn.as_ref().filter(|turn| !turn.is_elsewhere);
+        let Some(record) = turn.map(|turn| turn.record.clone()) else { return Ok(()) };
+        match self.host_link_of(&record)? {
+            Some(link) => Ok(self.host()?.link_del_by_name_if_present(&link.name).map(drop)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the interface where the runtime names no namespace that can be opened.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(crate) fn unreachable_link_del(&mut self) -> Result<(), Failure> {
+        let turn = self.turn.as_ref().filter(|turn| !turn.is_elsewhere);
+        turn.map(|turn| turn.record.clone()).map_or(Ok(()), |record| self.made_link_del(&record))
+    }
+
+    /// Deletes the interface that the record says was made: in its namespace, if that is where it was; else by the
+    /// kernel's number for the namespace. That may be another namespace's by now: only a link whose hardware address was
+    /// chosen at random is known again.
+    fn made_link_del(&mut self, record: &Record) -> Result<(), Failure> {
+        let (Some(made), Some(namespace)) = (record.pod_link, &record.namespace) else { return Ok(()) };
+        if let Some(there) = reach(namespace) {
+            let mut rtnl = there.run(Rtnl::open)??;
+            let found = rtnl.link_by_index_if_present(made.index)?.filter(|link| link.mac == made.mac);
+            return Ok(found.map_or(Ok(()), |link| rtnl.link_del_by_name_if_present(&link.name).map(drop))?);
+        }
+        let rtnl = self.host()?;
+        let found = rtnl.link_in(made.nsid, made.index)?;
+        let is_its =
+            |link: &Link| RANDOM_ADDRESS.iter().any(|kind| link.is_kind(kind)) && link.mac == made.mac;
+        if found.as_ref().is_some_and(is_its) {
+            rtnl.link_del_in(made.nsid, made.index)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the interfaces of attachments of the network that are not among the `living`, as far as they can be
+    /// reached.
+    ///
+    /// # Errors
+    /// What the kernel refuses; the others are deleted.
+    pub(crate) fn stale_interfaces_del(
+        &mut self,
+        network: &NetworkName,
+        living: &[LiveAttachment],
+    ) -> Result<(), Failure> {
+        let ledger = Ledger::of_host();
+        let mut stale = ledger.stale(network, living);
+        stale.retain(|record| !ledger.is_held(&record.attachment));
+        let failed = stale.iter().filter_map(|record| self.made_link_del(record).err());
+        Failure::collect(failed.collect::<Vec<_>>())
+    }
+
+    /// Whether the container's interface `link` is another attachment's, as far as its mark or the ledger can tell: two
+    /// containers may have been given one namespace. What a plugin would take back from it is not its own then.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn is_anothers(&mut self, link: &Link) -> Result<bool, Failure> {
+        let Some(turn) = &self.turn else { return Ok(false) };
+        let mark = Mark::of(&turn.attachment);
+        if let Some(peer) = link.peer_index.filter(|_| link.is_kind("veth")) {
+            let host = self.host()?.link_by_index_if_present(peer)?;
+            return Ok(host.is_some_and(|host| mark.is_another(&host)));
+        }
+        self.is_noted_as_anothers(link)
+    }
+
+    /// Whether the ledger says that the container's interface `link` was made for another attachment. Reads all of it
+    /// where it does not say that the interface is this one's.
+    ///
+    /// # Errors
+    /// When the container's namespace cannot be identified.
+    pub fn is_noted_as_anothers(&mut self, link: &Link) -> Result<bool, Failure> {
+        let Some(record) = self.turn.as_ref().map(|turn| turn.record.clone()) else { return Ok(false) };
+        let Some(here) = self.namespace_of_pod()? else { return Ok(false) };
+        let made_it = |made: &Record| {
+            made.pod_link.is_some_and(|known| known.index == link.index)
+                && made.namespace.as_ref().is_some_and(|there| here.is_same(there))
+        };
+        let others = || Ledger::of_host().all();
+        Ok(!made_it(&record)
+            && others().iter().any(|made| made.attachment != record.attachment && made_it(made)))
+    }
+
+    /// GC of this call has succeeded: nothing of the plugin is left of the network's attachments that are not among the
+    /// `living`.
+    pub fn gc_ends(
+        &mut self,
+        plugin: &str,
+        made_interfaces: bool,
+        network: &NetworkName,
+        living: &[LiveAttachment],
+    ) {
+        let ledger = Ledger::of_host();
+        for mut record in ledger.stale(network, living) {
+            if ledger.is_held(&record.attachment) {
+                continue;
+            }
+            if !self.keeps_notes {
+                record.shares.remove(plugin);
+            }
+            // One that could not be reached has its addresses still.
+            if made_interfaces && !matches!(self.presence(&record), Ok(Presence::There)) {
+                forget_interface(&mut record);
+            }
+            if record.is_empty() {
+                ledger.forget(&record.attachment);
+            } else {
+                let _ = ledger.write(&record);
+            }
+        }
+    }
+
+    /// Deletes the host's `links` that belong to attachments of the network that are not among the `living`, and to no
+    /// ADD that runs.
+    ///
+    /// # Errors
+    /// What the kernel refuses; the others are deleted.
+    pub fn stale_links_del(
+        &mut self,
+        links: &[Link],
+        network: &NetworkName,
+        living: &[LiveAttachment],
+    ) -> Result<(), Failure> {
+        let ledger = Ledger::of_host();
+        let records = ledger.all();
+        let lives =
+            |record: &&Record| record.attachment.is_among(living) || ledger.is_held(&record.attachment);
+        let of_network = records.iter().filter(|record| record.attachment.network == *network);
+        let mut kept: Vec<_> = of_network.filter(lives).map(|record| Mark::of(&record.attachment)).collect();
+        kept.extend(living.iter().filter_map(|live| {
+            Attachment::new(network.as_str(), &live.container_id, &live.ifname).ok().as_ref().map(Mark::of)
+        }));
+        let mut announced = Vec::new();
+        for record in
+            ledger.stale(network, living).iter().filter(|record| !ledger.is_held(&record.attachment))
+        {
+            announced.extend(self.host_link_of(record)?);
+        }
+        let is_stale = |link: &Link| {
+            is_of_network(link, network) && kept.iter().all(|mark| mark.stage_of(link).is_none())
+        };
+        let outcomes = [self.host_links_del(links, is_stale), self.host_links_del(&announced, |_| true)];
+        Failure::collect(outcomes.into_iter().filter_map(Result::err))
+    }
+}
+
+fn forget_interface(record: &mut Record) {
+    let ledger = Ledger::of_host();
+    record.addresses.iter().for_each(|address| ledger.disclaim(*address, &record.attachment));
+    record.clear_interface();
+    // What plugins behind it have kept is about no interface any more.
+    record.shares.values_mut().for_each(|share| share.superseded = true);
+}
+
+/// Kinds of links that the kernel gives an address at random.
+const RANDOM_ADDRESS: &[&str] = &["macvlan", "dummy", "tun"];

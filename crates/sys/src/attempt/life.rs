@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Proof of death: whether an earlier attempt at an attachment may be taken down. Looks, and changes nothing.
+//!
+//! | the ledger says | and | verdict |
+//! | --- | --- | --- |
+//! | begun | a process holds the record | living: its ADD runs |
+//! | begun | nobody does | dead: the process that began it is gone |
+//! | failed | | dead |
+//! | finished | its link is there, or may be | living |
+//! | finished | its link is gone, or what it leads to is | dead |
+//! | finished | the link's mark says `failed` | dead |
+//! | nothing | the container's interface leads to a link whose mark says `failed` | dead |
+//! | nothing | the container has the interface | living |
+//! | nothing | it has not | nothing is known of any attempt, and nothing is taken down |
+//!
+//! What cannot be found out is living. A dead attempt is taken down whole or not at all: one whose interface is in a
+//! namespace that cannot be reached counts as living, and so does one whose address somebody has.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use cnibox_netlink::{Error, Link, Monitor, Rtnl, Waited};
+use cnibox_netns::NetNs;
+use cnibox_spec::{Attachment, NetnsPath, NetworkName};
+
+use crate::call::{Failure, Place, Sys};
+use crate::ledger::{Ledger, Mark, Namespace, PodLink, Progress, Record, Remains, Stage};
+
+/// What is known of an earlier attempt at this attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Earlier {
+    /// Nothing.
+    Unknown,
+    /// It lives, or may.
+    Living,
+    /// It is dead.
+    Dead(Remains),
+}
+
+/// Whether an attachment's interface is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    There,
+    Gone,
+    /// Nobody can tell.
+    Unclear,
+}
+
+impl Sys<'_> {
+    /// What is known of an earlier attempt at the attachment of this call. The container's namespace at `netns` is open.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub(crate) fn earlier(
+        &mut self,
+        attachment: &Attachment,
+        record: Option<&Record>,
+    ) -> Result<Earlier, Failure> {
+        let Some(record) = record.filter(|record| record.progress != Progress::Foreign) else {
+            return self.earlier_by_mark(attachment);
+        };
+        if Ledger::of_host().is_held(attachment) {
+            return Ok(Earlier::Living);
+        }
+        let here = self.namespace_of_pod()?;
+        let made_here =
+            here.as_ref().zip(record.namespace.as_ref()).is_some_and(|(here, made)| here.is_same(made));
+        match record.progress {
+            Progress::Begun | Progress::Failed => self.earlier_unfinished(record, made_here),
+            Progress::Finished | Progress::Foreign => self.earlier_finished(record, made_here),
+        }
+    }
+
+    /// Without a record: the container's interface leads to the host's end, which may be marked.
+    fn earlier_by_mark(&mut self, attachment: &Attachment) -> Result<Earlier, Failure> {
+        let Some(pod) = self.rtnl(Place::Pod)?.link_by_name_if_present(attachment.ifname.as_str())? else {
+            return Ok(Earlier::Unknown);
+        };
+        let host = pod.peer_index.filter(|_| pod.is_kind("veth"));
+        let host = host.map(|index| self.host()?.link_by_index(index)).and_then(Result::ok);
+        let stage = host.and_then(|host| Mark::of(attachment).stage_of(&host));
+        let netns = self.pod().map(|pod| pod.path.clone());
+        Ok(match stage {
+            Some(Stage::Failed) => Earlier::Dead(Remains { netns, addresses: None }),
+            Some(Stage::Ready) | None => Earlier::Living,
+        })
+    }
+
+    /// Its record says that it is dead; what is left to find out is whether all of it can be reached.
+    fn earlier_unfinished(&mut self, record: &Record, made_here: bool) -> Result<Earlier, Failure> {
+        let dead = |netns| Ok(Earlier::Dead(Remains { netns, addresses: known_addresses(record) }));
+        let Some(namespace) = &record.namespace else { return dead(None) };
+        if made_here {
+            return dead(self.pod().map(|pod| pod.path.clone()));
+        }
+        // An end on the host leads to the other one wherever that is.
+        if record.host_link.is_some() {
+            return dead(None);
+        }
+        if let Some(there) = reach(namespace) {
+            let has_it = match record.pod_link {
+                Some(link) => there.run(Rtnl::open)??.link_by_index(link.index).is_ok(),
+                None => true,
+            };
+            return dead(NetnsPath::new(&namespace.path).filter(|_| has_it));
+        }
+        match record.pod_link {
+            Some(link) if !self.pod_link_goes(link, Instant::now() + LINGER)? => Ok(Earlier::Living),
+            _ => dead(None),
+        }
+    }
+
+    fn earlier_finished(&mut self, record: &Record, made_here: bool) -> Result<Earlier, Failure> {
+        let netns = self.pod().map(|pod| pod.path.clone()).filter(|_| made_here);
+        if let Some(link) = self.host_link_of(record)?
+            && Mark::of(&record.attachment).stage_of(&link) == Some(Stage::Failed)
+        {
+            return Ok(Earlier::Dead(Remains { netns, addresses: known_addresses(record) }));
+        }
+        if self.presence(record)? != Presence::Gone && !self.is_going(record)? {
+            return Ok(Earlier::Living);
+        }
+        // An interface of that name is another's: of a plugin that keeps no ledger.
+        let ifname = record.attachment.ifname.as_str();
+        if self.rtnl(Place::Pod)?.link_by_name_if_present(ifname)?.is_some() {
+            return Ok(Earlier::Living);
+        }
+        Ok(Earlier::Dead(Remains { netns: None, addresses: known_addresses(record) }))
+    }
+
+    /// Whether the kernel is about to take the interface away: it ends a namespace a moment after its path has gone, and
+    /// runtimes that have removed one try again at once.
+    fn is_going(&mut self, record: &Record) -> Result<bool, Failure> {
+        if record.namespace.as_ref().is_none_or(|namespace| reach(namespace).is_some()) {
+            return Ok(false);
+        }
+        let deadline = Instant::now() + LINGER;
+        match (self.host_link_of(record)?, record.pod_link) {
+            (Some(link), _) => self.host_link_goes(&link, deadline),
+            (None, Some(link)) => self.pod_link_goes(link, deadline),
+            (None, None) => Ok(false),
+        }
+    }
+
+    fn host_link_goes(&mut self, link: &Link, deadline: Instant) -> Result<bool, Failure> {
+        let rtnl = self.host()?;
+        let is_dying = |link: &Link| link.peer_netns_id == Some(DYING);
+        match Monitor::links()?.wait_link(rtnl, link.index, deadline, is_dying) {
+            Ok(Waited::Reached(_)) | Err(Error::LinkNotFound) => Ok(true),
+            Ok(Waited::TimedOut(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn pod_link_goes(&mut self, link: PodLink, deadline: Instant) -> Result<bool, Failure> {
+        let mut numbers = Monitor::nsids()?;
+        while self.presence_by_nsid(link)? != Presence::Gone {
+            if !numbers.wait_any(deadline)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the ledger knows of the attachment and its interface is there, wherever that is.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn has_interface(&mut self, attachment: &Attachment) -> Result<bool, Failure> {
+        let record = Ledger::of_host().read(attachment);
+        record.map_or(Ok(false), |record| Ok(self.presence(&record)? == Presence::There))
+    }
+
+    /// Whether the interface of this call's attachment may live although its namespace at `named` cannot be opened: the
+    /// ledger shows that it does, or the runtime has named no namespace and nothing shows that it is gone.
+    pub fn interface_may_live(&mut self, named: Option<&NetnsPath>) -> bool {
+        let Some((record, plugin)) = self.turn.as_ref().map(|turn| (turn.record.clone(), turn.plugin)) else {
+            return named.is_none();
+        };
+        if record.shares.get(plugin).is_some_and(|share| share.superseded) {
+            return false;
+        }
+        match self.presence(&record) {
+            Ok(Presence::There) => !self.is_going(&record).unwrap_or(false),
+            Ok(Presence::Gone) => false,
+            Ok(Presence::Unclear) | Err(_) => named.is_none(),
+        }
+    }
+
+    /// Whether the attachment's interface is there.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub(crate) fn presence(&mut self, record: &Record) -> Result<Presence, Failure> {
+        if record.host_link.is_some() {
+            let there = self.host_link_of(record)?.is_some_and(|link| link.peer_netns_id != Some(DYING));
+            return Ok(if there { Presence::There } else { Presence::Gone });
+        }
+        let (Some(link), Some(namespace)) = (record.pod_link, &record.namespace) else {
+            return Ok(Presence::Unclear);
+        };
+        match reach(namespace) {
+            // The container may have moved it to a namespace of its own.
+            Some(there) => Ok(match there.run(Rtnl::open)??.link_by_index(link.index) {
+                Ok(_) => Presence::There,
+                Err(_) => Presence::Unclear,
+            }),
+            None => self.presence_by_nsid(link),
+        }
+    }
+
+    fn presence_by_nsid(&mut self, link: PodLink) -> Result<Presence, Failure> {
+        let found = self.host()?.link_in(link.nsid, link.index)?;
+        // The number may be another namespace's by now.
+        Ok(if found.is_some_and(|found| found.mac == link.mac) { Presence::There } else { Presence::Gone })
+    }
+
+    /// The host's end of the attachment's interface. One that was made and had no time to be marked is known by its
+    /// name alone, which is random.
+    pub(crate) fn host_link_of(&mut self, record: &Record) -> Result<Option<Link>, Failure> {
+        let Some(name) = &record.host_link else { return Ok(None) };
+        let found = self.host()?.link_by_name_if_present(name)?;
+        let mark = Mark::of(&record.attachment);
+        let is_unmarked = |link: &Link| link.alias.as_deref().unwrap_or_default().is_empty();
+        Ok(found.filter(|link| mark.stage_of(link).is_some() || link.is_kind("veth") && is_unmarked(link)))
+    }
+
+    /// Whether any namespace that this one has a number for, or this one itself, has the address.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub(crate) fn is_in_use(&mut self, address: IpAddr) -> Result<bool, Failure> {
+        let rtnl = self.host()?;
+        let mut found = rtnl.addrs_in(None)?;
+        for nsid in rtnl.nsids()? {
+            found.extend(rtnl.addrs_in(Some(nsid))?);
+        }
+        Ok(found.contains(&address))
+    }
+
+    /// Whether a living attachment was given the address of this network. A cheap look: mostly there is no note of it.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn address_is_held(&mut self, network: &NetworkName, address: IpAddr) -> Result<bool, Failure> {
+        let ledger = Ledger::of_host();
+        let Some(owner) = ledger.claimant(network, address) else { return Ok(false) };
+        match ledger.read(&owner).filter(|record| record.addresses.contains(&address)) {
+            Some(record) => Ok(self.presence(&record)? == Presence::There),
+            None => {
+                ledger.disclaim(address, &owner);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether the address, which this call's attachment once had, is another living attachment's of the network by now:
+    /// what is keyed by it is the other's.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn is_anothers_address(&mut self, address: IpAddr) -> Result<bool, Failure> {
+        let Some(turn) = &self.turn else { return Ok(false) };
+        let own = turn.attachment.clone();
+        let owner = Ledger::of_host().claimant(&own.network, address);
+        Ok(owner.is_some_and(|owner| owner != own) && self.address_is_held(&own.network, address)?)
+    }
+
+    /// The container's namespace, to be known again.
+    pub(crate) fn namespace_of_pod(&mut self) -> Result<Option<Namespace>, Failure> {
+        let Some(pod) = self.pod() else { return Ok(None) };
+        Ok(Some(Namespace {
+            path: pod.path.as_str().to_owned(),
+            inode: pod.netns.identity()?.numbers(),
+            cookie: pod.rtnl.netns_cookie(),
+        }))
+    }
+}
+
+/// Whether the namespace is still where it was.
+pub(crate) fn is_where_it_was(namespace: &Namespace) -> bool {
+    reach(namespace).is_some()
+}
+
+/// The namespace, if it is still where it was.
+pub(crate) fn reach(namespace: &Namespace) -> Option<NetNs> {
+    let there = NetNs::open(&namespace.path).ok()?;
+    let cookie = there.run(Rtnl::open).ok()?.ok()?.netns_cookie();
+    let found = Namespace { path: String::new(), inode: there.identity().ok()?.numbers(), cookie };
+    namespace.is_same(&found).then_some(there)
+}
+
+fn known_addresses(record: &Record) -> Option<Vec<IpAddr>> {
+    let silent = record.addresses.is_empty() && record.progress == Progress::Begun;
+    (!silent).then(|| record.addresses.clone())
+}
+
+/// The number of a namespace that nobody holds any more and whose end the kernel is working at
+/// (`NETNSA_NSID_NOT_ASSIGNED`; `peernet2id_alloc` of `net/core/net_namespace.c`).
+const DYING: i32 = -1;
+/// A namespace that nobody holds ends within this time on a machine that is not overloaded; one that lives costs it.
+const LINGER: Duration = Duration::from_secs(2);

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What surrounds one plugin call: environment, standard streams, and the plugins that live in this executable.
+
+use std::fmt;
+use std::io::{Read, Write};
+
+use crate::call::Env;
+
+/// Exit status of a plugin call: 0 or 1.
+pub type Exit = u8;
+
+/// A plugin's entry point.
+pub type Entry = fn(&mut Host<'_>) -> Exit;
+
+/// The surroundings of one plugin call; nothing below reads them from the process.
+pub struct Host<'a> {
+    /// Environment variables.
+    pub env: Env,
+    /// The network configuration.
+    pub stdin: &'a mut dyn Read,
+    /// The result or the error, one JSON document.
+    pub stdout: &'a mut dyn Write,
+    /// Notes for people.
+    pub stderr: &'a mut dyn Write,
+    /// The plugins that can be called without starting a process.
+    pub registry: Registry,
+    /// For tests: the transaction step, counted from 1, that fails instead of running.
+    pub fail_at: Option<usize>,
+}
+
+/// The plugins of this executable, by name.
+#[derive(Clone, Copy, Default)]
+pub struct Registry(pub &'static [(&'static str, Entry)]);
+
+impl Registry {
+    /// The entry point of the plugin called `name`.
+    #[must_use]
+    pub fn find(self, name: &str) -> Option<Entry> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, entry)| *entry)
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}

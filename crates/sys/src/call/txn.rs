@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Transactions: an ADD that fails half-way takes back what it did.
+//!
+//! Undo is data, so that a journal can be printed and compared. Shared things (a bridge, base chains,
+//! forwarding) have no undo: other containers may use them by then.
+
+use std::path::PathBuf;
+
+use cnibox_netfilter::Batch;
+use cnibox_netlink::{Error, Link, LinkChange, Route, Rtnl, RuleSpec};
+use cnibox_netns::{errno, sysctl};
+use cnibox_spec::Code;
+use thiserror::Error as ThisError;
+
+use crate::call::{Coded, Failure, Place, Sys};
+
+/// How to take back one step: data, for as long as nothing goes wrong.
+pub trait UndoStep: std::fmt::Debug {
+    /// Takes it back.
+    ///
+    /// # Errors
+    /// What is left, and why.
+    fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure>;
+}
+
+/// How to take back a step of the kinds that several plugins have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undo {
+    /// Delete the link of this name; with a veth its peer goes along.
+    Link {
+        /// Where it is.
+        place: Place,
+        /// Its name.
+        name: String,
+    },
+    /// Apply these changes to the packet filter.
+    Rules(Batch),
+    /// Write the sysctl's former value.
+    Sysctl {
+        /// Where it is.
+        place: Place,
+        /// The sysctl, in the form of `cnibox_netns::sysctl`.
+        name: String,
+        /// What it was.
+        value: String,
+    },
+    /// Delete a routing rule.
+    Rule {
+        /// Where it is.
+        place: Place,
+        /// The rule.
+        rule: RuleSpec,
+    },
+    /// Put back a route that was deleted or replaced.
+    Route {
+        /// Where it was.
+        place: Place,
+        /// The route.
+        route: Box<Route>,
+    },
+    /// Give a link its former hardware address, MTU, modes and queue length.
+    Settings {
+        /// Where it is.
+        place: Place,
+        /// The link as it was.
+        link: Box<Link>,
+    },
+    /// Remove a file.
+    File(PathBuf),
+}
+
+/// A journal of steps over a [`Sys`].
+pub struct Txn<'s, 'h> {
+    sys: &'s mut Sys<'h>,
+    journal: Vec<Box<dyn UndoStep>>,
+}
+
+impl<'s, 'h> Txn<'s, 'h> {
+    /// Runs `body`; when it fails, takes back its steps, newest first. What fails while taking back goes into the
+    /// failure's details.
+    ///
+    /// # Errors
+    /// The failure of `body`.
+    pub fn run<T>(
+        sys: &'s mut Sys<'h>,
+        body: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut txn = Self { sys, journal: Vec::new() };
+        body(&mut txn).map_err(|failure| txn.roll_back(failure))
+    }
+
+    /// Does something that needs no undo.
+    ///
+    /// # Errors
+    /// What `work` fails with.
+    pub fn shared<T, E: Into<Failure>>(
+        &mut self,
+        work: impl FnOnce(&mut Sys<'h>) -> Result<T, E>,
+    ) -> Result<T, Failure> {
+        self.sys.fail_if_told()?;
+        work(self.sys).map_err(Into::into)
+    }
+
+    /// Does something and journals `undo` when it succeeded: what existed before (a link of the same name) must
+    /// not be taken back.
+    ///
+    /// # Errors
+    /// What `work` fails with.
+    pub fn step<T, E: Into<Failure>>(
+        &mut self,
+        undo: impl UndoStep + 'static,
+        work: impl FnOnce(&mut Sys<'h>) -> Result<T, E>,
+    ) -> Result<T, Failure> {
+        let value = self.shared(work)?;
+        self.journal.push(Box::new(undo));
+        Ok(value)
+    }
+
+    /// Journals `undo` first, then does something that must be taken back even when it fails: the
+    /// specification wants DEL after a failed delegated ADD.
+    ///
+    /// # Errors
+    /// What `work` fails with.
+    pub fn attempt<T, E: Into<Failure>>(
+        &mut self,
+        undo: impl UndoStep + 'static,
+        work: impl FnOnce(&mut Sys<'h>) -> Result<T, E>,
+    ) -> Result<T, Failure> {
+        self.journal.push(Box::new(undo));
+        self.shared(work)
+    }
+
+    /// The system, for looking without changing.
+    pub fn sys(&mut self) -> &mut Sys<'h> {
+        self.sys
+    }
+
+    fn roll_back(&mut self, mut failure: Failure) -> Failure {
+        for undo in std::mem::take(&mut self.journal).into_iter().rev() {
+            if let Err(error) = undo.undo(self.sys) {
+                self.sys.left_something();
+                failure.add_details(&format!("undo: {error}"));
+            }
+        }
+        failure
+    }
+}
+
+impl Sys<'_> {
+    /// Counts a step; fails when a test chose this one.
+    fn fail_if_told(&mut self) -> Result<(), Failure> {
+        self.steps += 1;
+        if self.fail_at == Some(self.steps) {
+            return Err(Failure::new(Code::INTERNAL, format!("step {} told to fail", self.steps)));
+        }
+        Ok(())
+    }
+}
+
+impl UndoStep for Undo {
+    fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        match self {
+            Self::Link { place, name } => {
+                Ok(sys.rtnl(*place)?.link_del_by_name_if_present(name).map(drop)?)
+            }
+            Self::Rules(batch) => Ok(sys.engine()?.apply(batch)?),
+            Self::Sysctl { place, name, value } => Ok(sys.inside(*place, || sysctl::write(name, value))??),
+            Self::Rule { place, rule } => Ok(sys.rtnl(*place)?.rule_del(rule)?),
+            Self::Route { place, route } => Ok(sys.rtnl(*place)?.route_copy(route, route.table)?),
+            Self::Settings { place, link } => Ok(restore_settings(sys.rtnl(*place)?, link)?),
+            Self::File(path) => {
+                Ok(std::fs::remove_file(path).map_err(|source| FileLeft { path: path.clone(), source })?)
+            }
+        }
+    }
+}
+
+/// Sets only what differs: some drivers refuse even a change to the same.
+fn restore_settings(rtnl: &mut Rtnl, before: &Link) -> Result<(), Error> {
+    let now = rtnl.link_by_index(before.index)?;
+    let mut change = LinkChange::new(before.index);
+    if let Some(mac) = before.mac.filter(|mac| now.mac != Some(*mac)) {
+        change = change.mac(mac);
+    }
+    if before.mtu != now.mtu {
+        change = change.mtu(before.mtu);
+    }
+    if before.txqlen != now.txqlen {
+        change = change.txqlen(before.txqlen);
+    }
+    if before.is_promisc() != now.is_promisc() {
+        change = change.promisc(before.is_promisc());
+    }
+    if before.is_allmulti() != now.is_allmulti() {
+        change = change.allmulti(before.is_allmulti());
+    }
+    rtnl.link_set(change)
+}
+
+/// A file that could not be removed.
+#[derive(Debug, ThisError)]
+#[error("remove {}: {}", path.display(), errno::io_text(source))]
+struct FileLeft {
+    path: PathBuf,
+    source: std::io::Error,
+}
+
+impl Coded for FileLeft {}

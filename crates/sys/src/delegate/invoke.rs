@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Calling another plugin: found in `CNI_PATH`, called in this process when it is this executable, executed
+//! otherwise (reference: `pkg/invoke` of the CNI library).
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::Scope;
+use std::time::Duration;
+
+use cnibox_spec::{
+    CniResult, Code, ErrorObject, Json, JsonError, PrevResultError, Verb, list, parse_result, quoted,
+};
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::call::{Coded, Entry, Exit, Failure, Host, Sys};
+
+/// Why a delegate could not be called, or what it answered.
+#[derive(Debug, Error)]
+pub enum DelegateError {
+    /// `ipam.type` is empty.
+    #[error("no plugin name provided")]
+    NoName,
+    /// `ipam.type` has a slash.
+    #[error("invalid plugin name: {0}")]
+    InvalidName(String),
+    /// `ipam.type` is a plugin that has addresses managed and does not manage any.
+    #[error("{} is no IPAM plugin", quoted(.0))]
+    NotIpam(String),
+    /// Every delegate has called another one.
+    #[error("plugin {} would be called by {DEPTH} others that call each other", quoted(.0))]
+    TooDeep(String),
+    /// `CNI_PATH` names no directory.
+    #[error("no paths provided")]
+    NoPaths,
+    /// No directory of `CNI_PATH` has the plugin.
+    #[error("failed to find plugin {} in path {}", quoted(.name), list(.paths))]
+    NotFound {
+        /// The plugin.
+        name: String,
+        /// The directories.
+        paths: Vec<String>,
+    },
+    /// The plugin could not be started or spoken to.
+    #[error("netplugin failed with no error message: fork/exec {}: {}", .path.display(), cnibox_netns::errno::io_text(.source))]
+    Start {
+        /// The executable.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The plugin failed; its error object is passed on.
+    #[error("{0}")]
+    Answered(ErrorObject),
+    /// The plugin succeeded with something that is no result.
+    #[error("failed to unmarshal raw result: {0}")]
+    Unreadable(#[from] JsonError),
+    /// The plugin succeeded with a result of the wrong shape.
+    #[error("{0}")]
+    Result(#[from] PrevResultError),
+}
+
+impl Coded for DelegateError {
+    fn code(&self) -> Code {
+        match self {
+            Self::NoName | Self::InvalidName(_) | Self::NotIpam(_) | Self::TooDeep(_) => Code::INVALID_CONFIG,
+            Self::Start { .. } => Code::UNKNOWN,
+            Self::NoPaths
+            | Self::NotFound { .. }
+            | Self::Answered(_)
+            | Self::Unreadable(_)
+            | Self::Result(_) => Code::INTERNAL,
+        }
+    }
+
+    fn passed_through(&self) -> Option<&ErrorObject> {
+        if let Self::Answered(object) = self { Some(object) } else { None }
+    }
+}
+
+impl DelegateError {
+    fn is_transient(&self) -> bool {
+        self.passed_through().is_some_and(|object| object.code == Code::TRY_AGAIN_LATER)
+    }
+}
+
+impl Sys<'_> {
+    /// Calls `plugin` with ADD, this call's environment and configuration, and reads its result. `version` is the
+    /// configuration's `cniVersion`, which a result without one has too.
+    ///
+    /// # Errors
+    /// [`DelegateError`].
+    pub fn delegate_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, DelegateError> {
+        let stdout = self.delegate(Verb::Add, plugin)?;
+        let mut json = Json::parse(&stdout)?;
+        if json == Json::Null {
+            json = Json::Object(Vec::new());
+        }
+        let answered = json.member("cniVersion").and_then(Json::as_str).unwrap_or_default().to_owned();
+        if answered.is_empty() {
+            json.set("cniVersion", Json::String(version.to_owned()));
+            return Ok(parse_result(version, &json)?);
+        }
+        Ok(parse_result(&answered, &json)?)
+    }
+
+    /// ADD to an IPAM plugin, which is told DEL when it fails, as the specification asks (section "Delegated plugin
+    /// execution"), unless the attachment may be a living one, whose addresses DEL would release. host-local refuses a
+    /// second address for an attachment; when the first one is what a dead attempt had, it is released.
+    ///
+    /// # Errors
+    /// The plugin's own.
+    pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
+        self.attempt_announces();
+        let result = match self.delegate_add(plugin, version) {
+            Ok(result) => result,
+            // It gave up waiting before it did anything, and would only wait as long again.
+            Err(failure) if failure.is_transient() || self.another_may_live() => return Err(failure.into()),
+            Err(failure) => match reserved_address(&failure) {
+                Some(address) if self.may_release(address)? => {
+                    self.delegate(Verb::Del, plugin)?;
+                    self.delegate_add(plugin, version)?
+                }
+                Some(_) => return Err(failure.into()),
+                None => return Err(self.ipam_undo(plugin, failure.into())),
+            },
+        };
+        self.attempt_was_given(&result);
+        Ok(result)
+    }
+
+    fn ipam_undo(&mut self, plugin: &str, mut failure: Failure) -> Failure {
+        // A configuration that the plugin cannot read fails ADD and DEL alike; once is enough.
+        if let Err(error) = self.delegate(Verb::Del, plugin).map_err(Failure::from)
+            && error != failure
+        {
+            failure.add_details(&format!("undo: {error}"));
+        }
+        failure
+    }
+
+    /// Calls `plugin` with any verb, this call's environment and configuration; answers with its stdout.
+    ///
+    /// # Errors
+    /// [`DelegateError`].
+    pub fn delegate(&mut self, verb: Verb, plugin: &str) -> Result<Vec<u8>, DelegateError> {
+        let own = self.registry.find(plugin);
+        // It would call itself with the same configuration again and again; the reference starts processes until none
+        // can be started.
+        if own.is_some() && !IPAM_PLUGINS.contains(&plugin) {
+            return Err(DelegateError::NotIpam(plugin.to_owned()));
+        }
+        let path = find(plugin, self.env.cni_path())?;
+        let answer = match own.filter(|_| is_this_executable(&path)) {
+            Some(entry) => self.call(verb, entry),
+            None => {
+                let callers = self.env.var(CALLERS).parse().unwrap_or(0_u32);
+                if callers >= DEPTH {
+                    return Err(DelegateError::TooDeep(plugin.to_owned()));
+                }
+                self.execute(verb, &path, callers + 1)?
+            }
+        };
+        if answer.exit != 0 {
+            return Err(DelegateError::Answered(error_object(&answer)));
+        }
+        let _ = self.stderr.write_all(&answer.stderr);
+        Ok(answer.stdout)
+    }
+
+    fn call(&mut self, verb: Verb, entry: Entry) -> Answer {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let exit = entry(&mut Host {
+            env: self.env.clone().with("CNI_COMMAND", verb.as_str()),
+            stdin: &mut &*self.stdin,
+            stdout: &mut stdout,
+            stderr: &mut stderr,
+            registry: self.registry,
+            fail_at: None,
+        });
+        Answer { exit, status: format!("exit status {exit}"), stdout, stderr }
+    }
+
+    fn execute(&self, verb: Verb, path: &Path, callers: u32) -> Result<Answer, DelegateError> {
+        let env: Vec<(OsString, OsString)> =
+            self.env.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let start = || {
+            Command::new(path)
+                .env_clear()
+                .envs(env.iter().map(|(key, value)| (key, value)))
+                .env("CNI_COMMAND", verb.as_str())
+                .env(CALLERS, callers.to_string())
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+        };
+        let failed = |source| DelegateError::Start { path: path.to_owned(), source };
+        let mut attempts_left = BUSY_ATTEMPTS;
+        let child = loop {
+            attempts_left -= 1;
+            match start() {
+                // The plugin is being installed at this moment; there is nothing to wait for but time.
+                Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) && attempts_left > 0 => {
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                started => break started.map_err(failed)?,
+            }
+        };
+        talk(child, self.stdin).map_err(failed)
+    }
+}
+
+/// The address in host-local's "10.0.0.9 has been allocated to c1, duplicate allocation is not allowed".
+fn reserved_address(error: &DelegateError) -> Option<IpAddr> {
+    let DelegateError::Answered(object) = error else { return None };
+    let duplicate = object.msg.ends_with(", duplicate allocation is not allowed");
+    let words = object.msg.split_whitespace();
+    duplicate.then(|| words.filter_map(|word| word.parse().ok()).next()).flatten()
+}
+
+/// Those of the reference's plugins that manage addresses. They call no others.
+const IPAM_PLUGINS: [&str; 3] = ["dhcp", "host-local", "static"];
+
+/// How many delegates have called each other before a plugin was called, in its environment. Nothing else tells that a
+/// plugin is called by itself, by way of somebody else's.
+const CALLERS: &str = "CNIBOX_DELEGATES";
+
+/// No plugin that is known needs more than one.
+const DEPTH: u32 = 4;
+
+/// "text file busy" is tried this often, a second apart, as by the reference.
+const BUSY_ATTEMPTS: u32 = 6;
+
+pub(crate) struct Answer {
+    pub(crate) exit: Exit,
+    /// As Go prints a process's end: `exit status 1`, `signal: killed`.
+    status: String,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+/// Writes the configuration while the outputs are read: a delegate may answer before it has read everything. One that
+/// says too much, or that there are no threads for, is ended.
+pub(crate) fn talk(mut child: Child, config: &[u8]) -> io::Result<Answer> {
+    let said = std::thread::scope(|scope| {
+        let said = listen(scope, &mut child, config);
+        if said.is_err() {
+            // It may be gone by itself.
+            let _ = child.kill();
+        }
+        said
+    });
+    let status = child.wait()?;
+    let [stdout, stderr] = said?;
+    Ok(Answer { exit: Exit::from(!status.success()), status: status_text(status), stdout, stderr })
+}
+
+/// What the delegate says on its standard output and standard error.
+fn listen<'s>(scope: &'s Scope<'s, '_>, child: &mut Child, config: &'s [u8]) -> io::Result<[Vec<u8>; 2]> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let thread = || std::thread::Builder::new().stack_size(STACK);
+    // A delegate that does not read its configuration is not an error.
+    thread().spawn_scoped(scope, move || stdin.map(|mut pipe| pipe.write_all(config)))?;
+    let errors = thread().spawn_scoped(scope, move || bounded(stderr))?;
+    let answer = bounded(stdout)?;
+    let errors = errors.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    Ok([answer, errors])
+}
+
+fn bounded(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
+    let mut said = Vec::new();
+    if let Some(pipe) = pipe {
+        pipe.take(ANSWER_LIMIT + 1).read_to_end(&mut said)?;
+    }
+    if said.len() as u64 > ANSWER_LIMIT { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(said) }
+}
+
+/// The most that a delegate may say, in bytes: as much as a configuration may have.
+const ANSWER_LIMIT: u64 = 2 << 20;
+/// Bytes; the threads only copy.
+const STACK: usize = 64 << 10;
+
+fn status_text(status: std::process::ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, signal) => {
+            let dumped = if status.core_dumped() { " (core dumped)" } else { "" };
+            format!("signal: {}{dumped}", cnibox_netns::errno::signal_text(signal.unwrap_or_default()))
+        }
+    }
+}
+
+/// The first regular file called `name`, symlinks followed; whether it can be executed is not asked.
+fn find(name: &str, paths: Vec<String>) -> Result<PathBuf, DelegateError> {
+    if name.is_empty() {
+        return Err(DelegateError::NoName);
+    }
+    if name.contains('/') {
+        return Err(DelegateError::InvalidName(name.to_owned()));
+    }
+    if paths.is_empty() {
+        return Err(DelegateError::NoPaths);
+    }
+    let candidates = paths.iter().map(|dir| Path::new(dir).join(name));
+    let found = candidates.into_iter().find(|path| fs::metadata(path).is_ok_and(|meta| meta.is_file()));
+    found.ok_or_else(|| DelegateError::NotFound { name: name.to_owned(), paths })
+}
+
+fn is_this_executable(path: &Path) -> bool {
+    let identity = |meta: Metadata| (meta.dev(), meta.ino());
+    let own = File::open("/proc/self/exe").and_then(|file| file.metadata()).map(identity);
+    let found = fs::metadata(path).map(identity);
+    matches!((own, found), (Ok(own), Ok(found)) if own == found)
+}
+
+/// What a failed delegate said, in the form that the reference gives it.
+pub(crate) fn error_object(answer: &Answer) -> ErrorObject {
+    let said = |bytes| quoted(&String::from_utf8_lossy(bytes)).to_string();
+    let msg = if !answer.stdout.is_empty() {
+        match Json::parse(&answer.stdout)
+            .map_err(|error| error.to_string())
+            .and_then(|json| as_error_object(&json))
+        {
+            Ok(object) => return object,
+            Err(reason) => {
+                let stdout = said(&answer.stdout);
+                format!("netplugin failed but error parsing its diagnostic message {stdout}: {reason}")
+            }
+        }
+    } else if answer.stderr.is_empty() {
+        format!("netplugin failed with no error message: {}", answer.status)
+    } else {
+        format!("netplugin failed: {}", said(&answer.stderr))
+    };
+    ErrorObject { code: Code::UNKNOWN, msg, details: String::new() }
+}
+
+fn as_error_object(json: &Json) -> Result<ErrorObject, String> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename = "Error", default)]
+    struct Shape {
+        code: u64,
+        msg: String,
+        details: String,
+    }
+    let Shape { code, msg, details } = cnibox_spec::decode(json).map_err(|error| error.to_string())?;
+    Ok(ErrorObject { code: Code(u32::try_from(code).unwrap_or(u32::MAX)), msg, details })
+}

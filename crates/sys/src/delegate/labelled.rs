@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Calling a plugin of this executable as a process with another SELinux context: what the kernel labels by the process
+//! that makes it can get its label in no other way.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use cnibox_netns::errno::io_text;
+use cnibox_spec::Verb;
+use serde::Serialize;
+use thiserror::Error;
+
+use super::invoke::{error_object, talk};
+use crate::call::{Coded, Failure, Place, Sys};
+use crate::delegate::DelegateError;
+
+/// Why the process could not do its work.
+#[derive(Debug, Error)]
+enum LabelError {
+    #[error("failed set socket label: {operation} {EXEC_LABEL}: {}", io_text(.source))]
+    Label { operation: &'static str, source: io::Error },
+    #[error("{plugin} cannot be started with an SELinux context: {}", io_text(.source))]
+    Start { plugin: &'static str, source: io::Error },
+}
+
+impl Coded for LabelError {}
+
+impl Sys<'_> {
+    /// Runs ADD of `plugin`, one of this executable's, in the container's namespace with `context` as its process's
+    /// SELinux context. Its result is not looked at.
+    ///
+    /// # Errors
+    /// When the context is refused (`invalid argument` without SELinux), or the plugin's own.
+    pub fn execute_labelled(
+        &mut self,
+        context: &str,
+        plugin: &'static str,
+        config: &impl Serialize,
+    ) -> Result<(), Failure> {
+        let start = |source| LabelError::Start { plugin, source };
+        let config = serde_json::to_vec(config).map_err(|error| start(error.into()))?;
+        let env = self.env.clone().with("CNI_COMMAND", Verb::Add.as_str());
+        let env = env.with("CNI_NETNS", OWN_NETNS).with("CNI_NETNS_OVERRIDE", "1").with("CNI_ARGS", "");
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(plugin).env_clear().envs(env.iter());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // The label is of this thread, and so is the namespace; the process inherits both.
+        let child = self.inside(Place::Pod, || {
+            set_exec_label(context)?;
+            let child = command.spawn();
+            set_exec_label(NO_LABEL)?;
+            child.map_err(start)
+        })??;
+        let answer = talk(child, &config).map_err(start)?;
+        if answer.exit == 0 { Ok(()) } else { Err(DelegateError::Answered(error_object(&answer)).into()) }
+    }
+}
+
+fn set_exec_label(label: &str) -> Result<(), LabelError> {
+    let failed = |operation| move |source| LabelError::Label { operation, source };
+    let mut file = OpenOptions::new().write(true).open(EXEC_LABEL).map_err(failed("open"))?;
+    file.write_all(label.as_bytes()).map_err(failed("write"))
+}
+
+/// `proc_pid_attr(5)`: the context of the next `execve(2)`.
+const EXEC_LABEL: &str = "/proc/thread-self/attr/exec";
+/// Takes the label back (`selinux_lsm_setattr` of the kernel).
+const NO_LABEL: &str = "\n";
+/// The new process is in the container's namespace already.
+const OWN_NETNS: &str = "/proc/self/ns/net";

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ADD, as far as it is the same for every plugin with one interface in the container: create it there, ask the IPAM
+//! plugin, configure, report. Each step is taken back when a later one fails.
+
+use cnibox_netlink::{Error, Link, LinkChange};
+use cnibox_netns::sysctl;
+use cnibox_spec::{
+    CniResult, CniVersion, Code, Dns, IfName, Interface, NetnsPath, Verb, print_result, quoted,
+};
+use thiserror::Error as ThisError;
+
+use crate::call::{Coded, Failure, Place, Pod, Sys, Txn, Undo, UndoStep};
+use crate::interface::{InterfaceError, InterfacePlan};
+
+/// What an attachment of a single interface reports and how its interface is configured.
+#[derive(Clone, Copy, Debug)]
+pub struct PodPlan<'a> {
+    /// The container's namespace.
+    pub netns: &'a NetnsPath,
+    /// The interface in it.
+    pub ifname: &'a IfName,
+    /// The result's DNS; `None` keeps the IPAM plugin's.
+    pub dns: Option<&'a Dns>,
+    /// How the interface announces its addresses, if it does.
+    pub announce: Option<Announce>,
+    /// The version that the result is printed for.
+    pub version: CniVersion,
+}
+
+/// How an interface announces addresses: settings that are made before it gets any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announce {
+    /// Gratuitous ARP (`arp_notify`).
+    Arp,
+    /// Gratuitous ARP and unsolicited neighbour advertisements (`ndisc_notify`).
+    ArpAndNeighbours,
+}
+
+/// Why there is no interface.
+#[derive(Debug, ThisError)]
+pub enum PodLinkError {
+    /// The kernel refused.
+    #[error("failed to create {kind}: {source}")]
+    Create {
+        /// The kind of link, for example `macvlan`.
+        kind: &'static str,
+        /// The kernel's answer.
+        source: Error,
+    },
+    /// The name is taken. The reference finds that out when it renames.
+    #[error("failed to rename {kind} to {ifname:?}: {source}")]
+    NameTaken {
+        /// The kind of link.
+        kind: &'static str,
+        /// The name.
+        ifname: String,
+        /// The kernel's answer.
+        source: Error,
+    },
+    /// It is not there although it has just been made.
+    #[error("failed to refetch {kind} {ifname:?}: {source}")]
+    Refetch {
+        /// The kind of link.
+        kind: &'static str,
+        /// Its name.
+        ifname: String,
+        /// The kernel's answer.
+        source: Error,
+    },
+    /// The IPAM plugin succeeded without an address.
+    #[error("IPAM plugin returned missing IP config")]
+    NoAddresses,
+}
+
+impl Coded for PodLinkError {}
+
+impl Sys<'_> {
+    /// [`Sys::open_pod`] with the text that interface plugins put in front of a failure.
+    ///
+    /// # Errors
+    /// Those of [`Sys::open_pod`].
+    pub fn open_pod_named(&mut self, netns: &NetnsPath) -> Result<&mut Pod, Failure> {
+        self.open_pod(netns).map_err(|failure| unopened(failure, netns))
+    }
+
+    /// [`Sys::open_pod_if_present`] with the words of [`Sys::open_pod_named`].
+    ///
+    /// # Errors
+    /// Those of [`Sys::open_pod_if_present`].
+    pub fn open_pod_named_if_present(&mut self, netns: &NetnsPath) -> Result<Option<&mut Pod>, Failure> {
+        self.open_pod_if_present(netns).map_err(|failure| unopened(failure, netns))
+    }
+}
+
+fn unopened(failure: Failure, netns: &NetnsPath) -> Failure {
+    failure.prefixed(&format!("failed to open netns {}: ", quoted(netns.as_str())))
+}
+
+impl<'h> Txn<'_, 'h> {
+    /// Creates the container's interface. `kind` is what messages call it.
+    ///
+    /// # Errors
+    /// [`PodLinkError`], or what `create` fails with before it asks the kernel.
+    pub fn pod_link_add(
+        &mut self,
+        kind: &'static str,
+        ifname: &IfName,
+        create: impl FnOnce(&mut Sys<'h>) -> Result<Result<(), Error>, Failure>,
+    ) -> Result<Link, Failure> {
+        let name = || ifname.to_string();
+        self.sys().attempt_begins()?;
+        self.sys().attempt_announces();
+        self.step(Undo::Link { place: Place::Pod, name: name() }, |sys| match create(sys)? {
+            // Other things than the name can be taken, such as a VLAN.
+            Err(source)
+                if source.is_exists()
+                    && !CREATED_IN_PLACE.contains(&kind)
+                    && sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?.is_some() =>
+            {
+                Err(Failure::from(PodLinkError::NameTaken { kind, ifname: name(), source }))
+            }
+            made => made.map_err(|source| PodLinkError::Create { kind, source }.into()),
+        })?;
+        self.shared(|sys| {
+            let link = sys.rtnl(Place::Pod)?.link_by_name(ifname.as_str());
+            let link = link.map_err(|source| PodLinkError::Refetch { kind, ifname: name(), source })?;
+            sys.attempt_made_link(&link)?;
+            Ok::<_, Failure>(link)
+        })
+    }
+
+    /// ADD to the IPAM plugin; an answer without addresses is a failure.
+    ///
+    /// # Errors
+    /// The plugin's own; [`PodLinkError::NoAddresses`].
+    pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
+        let undo = Released(plugin.to_owned());
+        let result = self.step(undo, |sys| sys.ipam_add(plugin, version))?;
+        if result.ips.is_empty() { Err(PodLinkError::NoAddresses.into()) } else { Ok(result) }
+    }
+
+    /// Configures the container's interface `link` with the IPAM plugin's answer, or just brings it up, and reports it
+    /// as the only interface.
+    ///
+    /// # Errors
+    /// [`InterfaceError`]; a result that the plan's version cannot express.
+    pub fn pod_configure(
+        &mut self,
+        link: &Link,
+        ipam: Option<CniResult>,
+        plan: &PodPlan<'_>,
+    ) -> Result<CniResult, Failure> {
+        let mut result = match ipam {
+            None => {
+                self.shared(|sys| pod_up(sys, link))?;
+                CniResult::default()
+            }
+            Some(result) => result,
+        };
+        result.interfaces = vec![Interface::in_pod(link, plan.netns)];
+        result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
+        if !result.ips.is_empty() {
+            let interface = InterfacePlan::new(plan.ifname, &result)?;
+            self.shared(|sys| {
+                plan.announce.map_or(Ok(()), |announce| sys.announce(link, announce))?;
+                sys.interface_configure(link.index, &interface)
+            })?;
+            // Before 0.3.0 there is no result without addresses; as with the reference, such an interface stays all
+            // the same.
+            ensure_printable(plan.version, &result)?;
+        }
+        if let Some(dns) = plan.dns {
+            result.dns = dns.clone();
+        }
+        Ok(result)
+    }
+}
+
+/// DEL to the IPAM plugin of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Released(String);
+
+impl UndoStep for Released {
+    fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        Ok(sys.delegate(Verb::Del, &self.0).map(drop)?)
+    }
+}
+
+fn pod_up(sys: &mut Sys<'_>, link: &Link) -> Result<(), Failure> {
+    let up = sys.rtnl(Place::Pod)?.link_set_up(link.index);
+    Ok(up.map_err(|source| InterfaceError::Up { ifname: link.name.clone(), source })?)
+}
+
+impl Sys<'_> {
+    /// Makes the settings. As in the reference nobody minds a failure: IPv6 may be missing altogether.
+    fn announce(&mut self, link: &Link, announce: Announce) -> Result<(), Failure> {
+        let _ = self.rtnl(Place::Pod)?.link_set(LinkChange::new(link.index).arp_notify());
+        if announce == Announce::ArpAndNeighbours {
+            let name = sysctl::conf("ipv6", &link.name, "ndisc_notify");
+            let _ = self.inside(Place::Pod, || sysctl::write(&name, "1"))?;
+        }
+        Ok(())
+    }
+}
+
+/// How results list a link.
+pub trait ListLink {
+    /// A link of the host.
+    fn on_host(link: &Link) -> Self;
+    /// A link of the container.
+    fn in_pod(link: &Link, netns: &NetnsPath) -> Self;
+}
+
+impl ListLink for Interface {
+    fn on_host(link: &Link) -> Self {
+        Self { name: link.name.clone(), mac: link.mac_text(), ..Self::default() }
+    }
+
+    fn in_pod(link: &Link, netns: &NetnsPath) -> Self {
+        Self { sandbox: netns.as_str().to_owned(), ..Self::on_host(link) }
+    }
+}
+
+/// A result that the configuration's version cannot express fails here, where it can still be taken back, and not
+/// when it is printed.
+///
+/// # Errors
+/// What printing it would fail with.
+pub fn ensure_printable(version: CniVersion, result: &CniResult) -> Result<(), Failure> {
+    let printed = print_result(version, result);
+    printed.map(drop).map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
+}
+
+/// Kinds that the reference, too, creates under their final name.
+const CREATED_IN_PLACE: &[&str] = &["dummy"];

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! CHECK, as far as it is the same for every plugin with one interface in the container: IPAM, prevResult, sandbox,
+//! kind, MAC, addresses, routes. The plugins' wordings are data.
+
+use cnibox_netlink::Link;
+use cnibox_spec::{CniResult, Code, IfName, Interface, NetnsPath, PrevResultError, Verb};
+use thiserror::Error;
+
+use crate::call::{Coded, Failure, Place, Sys};
+
+/// How a plugin words what it finds.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckWording {
+    /// What stands before "Required prevResult missing".
+    pub before_required: &'static str,
+    /// What stands before "Interface …".
+    pub before_interface: &'static str,
+    /// Whether sentences start in lower case.
+    pub lower_case: bool,
+    /// The kernel's name of the kind of link, and the plugin's; `None` when any kind will do.
+    pub kind: Option<(&'static str, &'static str)>,
+}
+
+impl CheckWording {
+    /// The wording of most plugins, for links of one kind.
+    #[must_use]
+    pub const fn of_kind(kernel: &'static str, plugin: &'static str) -> Self {
+        Self { before_required: "", before_interface: "", lower_case: false, kind: Some((kernel, plugin)) }
+    }
+
+    /// The wording of most plugins, for links of whatever kind.
+    #[must_use]
+    pub const fn of_any_kind() -> Self {
+        Self { before_required: "", before_interface: "", lower_case: false, kind: None }
+    }
+
+    fn say(&self, before: &str, text: &str) -> String {
+        let mut said = format!("{before}{text}");
+        if self.lower_case && before.is_empty() {
+            said.get_mut(..1).into_iter().for_each(str::make_ascii_lowercase);
+        }
+        said
+    }
+}
+
+/// What CHECK expects of the container's interface.
+#[derive(Clone, Debug)]
+pub struct Expected<'a> {
+    /// The container's namespace, which is open.
+    pub netns: &'a NetnsPath,
+    /// The interface.
+    pub ifname: &'a IfName,
+    /// The IPAM plugin, which is asked first.
+    pub ipam: Option<&'a str>,
+    /// prevResult, looked at when the IPAM plugin is content.
+    pub prev_result: Result<Option<CniResult>, PrevResultError>,
+    /// How to say it.
+    pub wording: CheckWording,
+}
+
+/// What is not as ADD left it.
+#[derive(Debug, Error)]
+enum Unexpected {
+    #[error("{0}")]
+    NoPrevResult(String),
+    #[error("could not parse prevResult: {0}")]
+    PrevResult(#[from] PrevResultError),
+    #[error("{said} in prevResult {found} doesn't match configured netns: {wanted}")]
+    Sandbox { said: String, found: String, wanted: String },
+    #[error("{said} in prevResult: {name} not found")]
+    NotFound { said: String, name: String },
+    #[error("{said} interface {name} not of type {kind}")]
+    Kind { said: String, name: String, kind: &'static str },
+    #[error("{said} {name} Mac {wanted} doesn't match container Mac: {found}")]
+    Mac { said: String, name: String, wanted: String, found: String },
+}
+
+impl Coded for Unexpected {
+    fn code(&self) -> Code {
+        match self {
+            Self::NoPrevResult(_) | Self::PrevResult(_) => Code::INVALID_CONFIG,
+            Self::Sandbox { .. } | Self::NotFound { .. } | Self::Kind { .. } | Self::Mac { .. } => {
+                Code::INTERNAL
+            }
+        }
+    }
+}
+
+impl Sys<'_> {
+    /// Asks the IPAM plugin, then looks for the interface in prevResult and in the container. Answers with prevResult,
+    /// reduced to the interface's own addresses, and the link.
+    ///
+    /// # Errors
+    /// The first thing that is not as expected.
+    pub fn check_interface(&mut self, expected: Expected<'_>) -> Result<(CniResult, Link), Failure> {
+        let (result, listed) = self.check_prev_result(&expected)?;
+        let Expected { wording, .. } = expected;
+        let name = || listed.name.clone();
+        let Some(link) = self.rtnl(Place::Pod)?.link_by_name_if_present(&listed.name)? else {
+            let said = wording.say(wording.before_interface, "Container Interface name");
+            return Err(Unexpected::NotFound { said, name: name() }.into());
+        };
+        if let Some((kernel, kind)) = wording.kind
+            && !link.is_kind(kernel)
+        {
+            let said = wording.say("", "Error: Container");
+            return Err(Unexpected::Kind { said, name: name(), kind }.into());
+        }
+        if !listed.mac.is_empty() && listed.mac != link.mac_text() {
+            let said = wording.say(wording.before_interface, "Interface");
+            let (wanted, found) = (listed.mac.clone(), link.mac_text());
+            return Err(Unexpected::Mac { said, name: name(), wanted, found }.into());
+        }
+        Ok((result, link))
+    }
+
+    /// The part of [`Sys::check_interface`] that needs no interface: IPAM, prevResult and the sandbox in it.
+    ///
+    /// # Errors
+    /// The first thing that is not as expected.
+    pub fn check_prev_result(&mut self, expected: &Expected<'_>) -> Result<(CniResult, Interface), Failure> {
+        let Expected { netns, ifname, wording, .. } = expected;
+        self.ipam_forward(Verb::Check, expected.ipam)?;
+        let required =
+            || Unexpected::NoPrevResult(wording.say(wording.before_required, "Required prevResult missing"));
+        let result = expected.prev_result.clone().map_err(Unexpected::PrevResult)?.ok_or_else(required)?;
+        let mut named = result.interfaces.iter().rev().filter(|interface| interface.name == ifname.as_str());
+        let Some(listed) = named.find(|interface| interface.sandbox == netns.as_str()).cloned() else {
+            let (found, wanted) = (String::new(), netns.as_str().to_owned());
+            return Err(Unexpected::Sandbox { said: wording.say("", "Sandbox"), found, wanted }.into());
+        };
+        Ok((own_addresses(result, ifname.as_str(), netns.as_str()), listed))
+    }
+
+    /// The interface has its addresses, and the container its routes.
+    ///
+    /// # Errors
+    /// The first [`crate::Drift`].
+    pub fn check_layer3(&mut self, ifname: &IfName, result: &CniResult) -> Result<(), Failure> {
+        self.expect_addresses(ifname.as_str(), &result.ips)?;
+        self.expect_routes(&result.routes)
+    }
+}
+
+/// `result` with the addresses of this interface only, and those of none in particular; chained plugins may have added
+/// others.
+#[must_use]
+pub fn own_addresses(result: CniResult, ifname: &str, sandbox: &str) -> CniResult {
+    let ours = |index: i64| {
+        let interface = usize::try_from(index).ok().and_then(|index| result.interfaces.get(index));
+        interface.is_some_and(|interface| interface.name == ifname && interface.sandbox == sandbox)
+    };
+    let ips = result.ips.iter().filter(|ip| ip.interface.is_none_or(ours)).cloned().collect();
+    CniResult { ips, ..result }
+}

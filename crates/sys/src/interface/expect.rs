@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! CHECK's questions about a container's interface: does it still have the addresses and routes of prevResult?
+//! (reference: `pkg/ip/utils_linux.go`)
+
+use std::net::IpAddr;
+
+use cnibox_netlink::{Family, Route as KernelRoute, TABLE_MAIN};
+use cnibox_spec::{IpConfig, Route};
+use ipnetwork::IpNetwork;
+use thiserror::Error;
+
+use crate::call::{Coded, Failure, Place, Sys};
+use crate::node::{Masquerade, MasqueradeBackend};
+
+/// What is not as ADD left it.
+#[derive(Debug, Error)]
+pub enum Drift {
+    /// The interface is gone.
+    #[error("Cannot find container link {0}")]
+    NoLink(String),
+    /// An address is gone.
+    #[error("Failed to match addr {address} on interface {ifname}")]
+    NoAddress {
+        /// The address.
+        address: IpNetwork,
+        /// The interface.
+        ifname: String,
+    },
+    /// The route to an address's own subnet is gone.
+    #[error("Failed to find Gateway {} for interface {ifname}", go_ip(*.gateway))]
+    NoSubnetRoute {
+        /// The subnet's gateway.
+        gateway: Option<IpAddr>,
+        /// The interface.
+        ifname: String,
+    },
+    /// Addresses are no longer masqueraded.
+    #[error("masquerade not found: {0}")]
+    NoMasquerade(String),
+    /// A route is gone.
+    #[error("Expected Route {} not found in routing table", go_route(.0))]
+    NoRoute(Box<Route>),
+}
+
+impl Coded for Drift {}
+
+impl Sys<'_> {
+    /// Every address is on the interface, and the main table has a route to its subnet.
+    ///
+    /// # Errors
+    /// The first [`Drift`].
+    pub fn expect_addresses(&mut self, ifname: &str, ips: &[IpConfig]) -> Result<(), Failure> {
+        let rtnl = self.rtnl(Place::Pod)?;
+        let Some(link) = rtnl.link_by_name_if_present(ifname)? else {
+            return if ips.is_empty() { Ok(()) } else { Err(Drift::NoLink(ifname.to_owned()).into()) };
+        };
+        let present = rtnl.addrs(link.index, None)?;
+        for ip in ips {
+            if !present.iter().any(|addr| addr.net == ip.address) {
+                return Err(Drift::NoAddress { address: ip.address, ifname: ifname.to_owned() }.into());
+            }
+            let subnet = subnet_of(ip.address);
+            let routes = rtnl.routes(Family::of(ip.address.ip()), TABLE_MAIN, None)?;
+            if !routes.iter().any(|route| route.dst == subnet) {
+                return Err(Drift::NoSubnetRoute { gateway: ip.gateway, ifname: ifname.to_owned() }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The addresses are masqueraded. When the host chose the backend (`choice` is `None`) it may choose another one by
+    /// now: either will do.
+    ///
+    /// # Errors
+    /// [`Drift::NoMasquerade`]; when the packet filter cannot be read.
+    pub fn expect_masquerade(
+        &mut self,
+        masquerade: &Masquerade,
+        choice: Option<MasqueradeBackend>,
+        addresses: &[IpNetwork],
+    ) -> Result<(), Failure> {
+        let chosen = self.masquerade_backend(masquerade, choice, addresses)?;
+        let Some(missing) = self.masquerade_missing(masquerade, chosen, addresses)? else { return Ok(()) };
+        if choice.is_none() && self.masquerade_missing(masquerade, chosen.other(), addresses)?.is_none() {
+            return Ok(());
+        }
+        Err(Drift::NoMasquerade(missing).into())
+    }
+
+    /// Every route exists, in the table that it was put into. Of a default route only the existence counts, as in the
+    /// reference.
+    ///
+    /// # Errors
+    /// The first [`Drift`].
+    pub fn expect_routes(&mut self, routes: &[Route]) -> Result<(), Failure> {
+        for route in routes {
+            let table = route.table.and_then(|table| u32::try_from(table).ok()).filter(|table| *table != 0);
+            let family = Family::of(route.dst.ip());
+            let present = self.rtnl(Place::Pod)?.routes(family, table.unwrap_or(TABLE_MAIN), None)?;
+            if !present.iter().any(|candidate| fulfils(candidate, route)) {
+                return Err(Drift::NoRoute(Box::new(route.clone())).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fulfils(candidate: &KernelRoute, wanted: &Route) -> bool {
+    if wanted.dst.prefix() == 0 {
+        return candidate.is_default();
+    }
+    let by = |gw: IpAddr| candidate.gw == Some(gw) || candidate.nexthops.iter().any(|hop| hop.gw == Some(gw));
+    candidate.dst == subnet_of(wanted.dst) && wanted.gw.is_none_or(by)
+}
+
+/// The network of an address, host bits cleared.
+fn subnet_of(address: IpNetwork) -> IpNetwork {
+    IpNetwork::new(address.network(), address.prefix()).unwrap_or(address)
+}
+
+fn go_ip(ip: Option<IpAddr>) -> String {
+    ip.map_or_else(|| "<nil>".to_owned(), |ip| ip.to_string())
+}
+
+/// A route as the reference's `Route.String` prints it.
+fn go_route(route: &Route) -> String {
+    let mask = match route.dst.mask() {
+        IpAddr::V4(mask) => format!("{:08x}", mask.to_bits()),
+        IpAddr::V6(mask) => format!("{:032x}", mask.to_bits()),
+    };
+    let number = |value: Option<i64>| value.map_or_else(|| "<nil>".to_owned(), |value| value.to_string());
+    format!(
+        "{{Dst:{{IP:{} Mask:{mask}}} GW:{} MTU:{} AdvMSS:{} Priority:{} Table:{} Scope:{}}}",
+        route.dst.ip(),
+        go_ip(route.gw),
+        route.mtu,
+        route.adv_mss,
+        route.priority,
+        number(route.table),
+        number(route.scope),
+    )
+}

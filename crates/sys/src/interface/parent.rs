@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The link that a container's interface stands on (macvlan, ipvlan, vlan): which one it is, what it allows, and how
+//! the container's namespace names it.
+
+use std::os::fd::AsFd;
+
+use cnibox_netlink::{Family, Link, TABLE_MAIN};
+use cnibox_netns::NetNs;
+use cnibox_spec::Code;
+use thiserror::Error;
+
+use crate::call::{Coded, Failure, Place, Sys};
+
+/// Why a link cannot be the parent.
+#[derive(Debug, Error)]
+pub enum ParentError {
+    /// No `master` is configured and there is no default route.
+    #[error("no default route interface found")]
+    NoDefaultRoute,
+    /// There is no such link.
+    #[error("failed to lookup master {name:?}: {source}")]
+    Lookup {
+        /// `master`.
+        name: String,
+        /// The kernel's answer.
+        source: cnibox_netlink::Error,
+    },
+    /// There is no such link, in the reference's words for plugins that also want its MTU.
+    #[error("{source}")]
+    LookupMtu {
+        /// The kernel's answer.
+        source: cnibox_netlink::Error,
+    },
+    /// The wanted MTU does not fit the parent's.
+    #[error("invalid MTU {mtu}, must be [0, master MTU({parent})]")]
+    Mtu {
+        /// `mtu`.
+        mtu: i64,
+        /// The parent's, in bytes.
+        parent: u32,
+    },
+}
+
+impl Coded for ParentError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Mtu { .. } => Code::INVALID_CONFIG,
+            Self::NoDefaultRoute | Self::Lookup { .. } | Self::LookupMtu { .. } => Code::INTERNAL,
+        }
+    }
+}
+
+impl Sys<'_> {
+    /// The link called `master`, or the one that the first default route leads to, IPv4 before IPv6.
+    ///
+    /// # Errors
+    /// [`ParentError`].
+    pub fn parent(&mut self, place: Place, master: Option<&str>) -> Result<Link, Failure> {
+        let rtnl = self.rtnl(place)?;
+        if let Some(name) = master {
+            let name = name.to_owned();
+            return Ok(rtnl.link_by_name(&name).map_err(|source| ParentError::Lookup { name, source })?);
+        }
+        for family in [Family::V4, Family::V6] {
+            let routes = rtnl.routes(family, TABLE_MAIN, None)?;
+            let mut defaults = routes.iter().filter(|route| route.is_default());
+            let oif = defaults.find_map(|route| route.oif.or(route.nexthops.first().map(|hop| hop.oif)));
+            if let Some(index) = oif {
+                return Ok(rtnl.link_by_index(index)?);
+            }
+        }
+        Err(ParentError::NoDefaultRoute.into())
+    }
+
+    /// [`Sys::parent`] with the MTU that a link on it gets: the configured one, or `None` for the parent's.
+    ///
+    /// # Errors
+    /// [`ParentError`].
+    pub fn parent_and_mtu(
+        &mut self,
+        place: Place,
+        master: Option<&str>,
+        mtu: i64,
+    ) -> Result<(Link, Option<u32>), Failure> {
+        let parent = match master {
+            None => self.parent(place, None)?,
+            Some(name) => self.rtnl(place)?.link_by_name(name).map_err(|source| {
+                let mut failure = Failure::from(ParentError::LookupMtu { source });
+                failure.add_details(&format!("master {name:?}"));
+                failure
+            })?,
+        };
+        let mtu = child_mtu(mtu, &parent)?;
+        Ok((parent, mtu))
+    }
+
+    /// The container's number for the namespace that the parent is in; `None` when that is the container's own. A link
+    /// asked for from inside the container with this number gets its final name whatever names the host has.
+    ///
+    /// # Errors
+    /// When the kernel refuses; [`crate::call::PodNotOpen`].
+    pub fn parent_nsid(&mut self, place: Place) -> Result<Option<i32>, Failure> {
+        let home = NetNs::current()?;
+        match (place, self.pod()) {
+            (Place::Host, Some(pod)) if pod.netns.identity()? != home.identity()? => {
+                Ok(Some(pod.rtnl.ensure_nsid(home.as_fd())?))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The configured MTU of a link on `parent`; `None` when the parent's is wanted.
+fn child_mtu(mtu: i64, parent: &Link) -> Result<Option<u32>, ParentError> {
+    let fitting = u32::try_from(mtu).ok().filter(|mtu| *mtu <= parent.mtu);
+    let mtu = fitting.ok_or(ParentError::Mtu { mtu, parent: parent.mtu })?;
+    Ok((mtu != 0).then_some(mtu))
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A veth pair between container and host, each end created where it belongs under its final name
+//! (reference: `pkg/ip/link_linux.go`).
+
+use std::hash::{BuildHasher, Hasher};
+use std::os::fd::AsFd;
+
+use cnibox_netlink::{Error, Link, Mac, VethSpec};
+use cnibox_netns::{NetNs, sysctl};
+use cnibox_spec::IfName;
+use thiserror::Error as ThisError;
+
+use crate::call::{Coded, Failure, Place, Sys};
+
+/// What is wanted of a pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VethPlan {
+    /// The container end's name.
+    pub ifname: IfName,
+    /// MTU of both ends in bytes; `None` leaves the kernel's.
+    pub mtu: Option<u32>,
+    /// The container end's MAC; `None` lets the kernel choose.
+    pub mac: Option<Mac>,
+}
+
+/// A pair. Both ends are down.
+#[derive(Clone, Debug)]
+pub struct Veth {
+    /// The host end.
+    pub host: Link,
+    /// The container end.
+    pub pod: Link,
+}
+
+/// Why there is no pair.
+#[derive(Debug, ThisError)]
+pub enum VethError {
+    /// The container has an interface of this name.
+    #[error("container veth name ({ifname:?}) peer provided ({peer:?}) already exists", ifname = .ifname.as_str())]
+    Exists {
+        /// The container end.
+        ifname: IfName,
+        /// The name that was tried for the host end.
+        peer: String,
+    },
+    /// The kernel refused.
+    #[error("failed to make veth pair: {0}")]
+    Make(#[source] Error),
+    /// The kernel would take the container end's name for a pattern (`eth%d`) and make another, which nobody would find.
+    #[error("failed to make veth pair: Link not found")]
+    Pattern,
+    /// An end is not there although it has just been made.
+    #[error("failed to lookup {name:?}: {source}")]
+    Lookup {
+        /// The end.
+        name: String,
+        /// The kernel's answer.
+        source: Error,
+    },
+    /// Ten random names were all taken.
+    #[error("failed to find a unique veth name")]
+    NoUniqueName,
+}
+
+impl Coded for VethError {}
+
+impl Sys<'_> {
+    /// Creates a pair from inside the container's namespace with the host end directly in ours. The host end has no
+    /// transmit queue, as the reference leaves it, and takes no router advertisements. Its name is noted before it is
+    /// tried: the kernel takes no alias for a link that is being made, so whoever is killed right behind that has left a
+    /// link that only its name gives away.
+    ///
+    /// # Errors
+    /// [`VethError`]. There is no pair then, unless the kernel does not even let it be deleted.
+    pub fn veth_add(&mut self, plan: &VethPlan) -> Result<Veth, Failure> {
+        if plan.ifname.as_str().contains("%d") {
+            return Err(VethError::Pattern.into());
+        }
+        self.attempt_begins()?;
+        let peer = self.veth_make(plan)?;
+        self.veth_look(plan, &peer).map_err(|mut failure| {
+            // Nobody else knows of the pair yet.
+            let undone = self
+                .rtnl(Place::Pod)
+                .and_then(|rtnl| Ok(rtnl.link_del_by_name_if_present(plan.ifname.as_str()).map(drop)?));
+            if let Err(error) = undone {
+                failure.add_details(&format!("undo: {error}"));
+            }
+            failure
+        })
+    }
+
+    /// Makes the pair and answers with the host end's name.
+    fn veth_make(&mut self, plan: &VethPlan) -> Result<String, Failure> {
+        let home = NetNs::current()?;
+        for _ in 0..NAME_ATTEMPTS {
+            let peer = random_name();
+            self.attempt_announces_link(&peer);
+            let rtnl = self.rtnl(Place::Pod)?;
+            let spec = VethSpec {
+                name: plan.ifname.as_str(),
+                mtu: plan.mtu,
+                mac: plan.mac,
+                peer_name: &peer,
+                peer_netns: Some(home.as_fd()),
+                peer_mtu: plan.mtu,
+                peer_txqlen: Some(0),
+            };
+            match rtnl.link_add_veth(&spec) {
+                Ok(()) => return Ok(peer),
+                Err(error) if !error.is_exists() => return Err(VethError::Make(error).into()),
+                Err(_) if rtnl.link_by_name_if_present(plan.ifname.as_str())?.is_some() => {
+                    return Err(VethError::Exists { ifname: plan.ifname.clone(), peer }.into());
+                }
+                // The host end's name is taken: another one.
+                Err(_) => {}
+            }
+        }
+        Err(VethError::NoUniqueName.into())
+    }
+
+    fn veth_look(&mut self, plan: &VethPlan, peer: &str) -> Result<Veth, Failure> {
+        let lookup = |name: &str| {
+            let name = name.to_owned();
+            |source| VethError::Lookup { name, source }
+        };
+        let ifname = plan.ifname.as_str();
+        let pod = self.rtnl(Place::Pod)?.link_by_name(ifname).map_err(lookup(ifname))?;
+        let host = self.host()?.link_by_name(peer).map_err(lookup(peer))?;
+        // "we want to own the routes": missing without IPv6, so nobody minds a failure.
+        let _ = sysctl::write(&sysctl::conf("ipv6", peer, "accept_ra"), "0");
+        Ok(Veth { host, pod })
+    }
+}
+
+/// `veth` and eight hexadecimal digits: NetworkManager and others leave such names alone.
+#[must_use]
+pub fn random_name() -> String {
+    // The standard library seeds its hashers from the kernel's random numbers.
+    let random = std::hash::RandomState::new().build_hasher().finish();
+    format!("veth{:08x}", random & 0xffff_ffff)
+}
+
+const NAME_ATTEMPTS: u32 = 10;

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A plugin's turn at its attachment's record: what it finds there, and what it may write.
+//!
+//! Invariant: nothing is changed in the record of an attachment that lives but what the plugin itself has noted in it.
+
+use std::fs::File;
+use std::net::IpAddr;
+
+use cnibox_spec::{Attachment, NetnsPath};
+
+use super::book::Ledger;
+use super::record::{Progress, Record};
+
+/// A plugin's call about one attachment.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) plugin: &'static str,
+    pub(crate) attachment: Attachment,
+    /// The record as it was found.
+    pub(crate) before: Option<Record>,
+    /// The record as it is to be.
+    pub(crate) record: Record,
+    /// The record is locked while the ADD of this call runs.
+    hold: Option<File>,
+    /// What this call is to the record.
+    pub(crate) part: Part,
+    /// What a dead attempt has left, until somebody has taken it over.
+    pub(crate) remains: Option<Remains>,
+    /// Whether DEL is about another interface of the same names than the record.
+    pub(crate) is_elsewhere: bool,
+    /// Whether something could not be taken back.
+    pub(crate) left_something: bool,
+}
+
+/// What a call is to its attachment's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It leaves all but the plugin's notes as they are.
+    Reader,
+    /// It makes the interface: the record is about its attempt.
+    Maker,
+    /// It must leave the record as it is: it would make the interface of an attachment that lives, or cannot read what
+    /// is there.
+    Refused,
+    /// It is the first ADD of a plugin further down the chain.
+    Follower,
+}
+
+impl Turn {
+    pub(crate) fn of(plugin: &'static str, attachment: &Attachment) -> Self {
+        let read = Ledger::of_host().read_or_fail(attachment);
+        // What is there and cannot be read stays as it is.
+        let part = if read.is_ok() { Part::Reader } else { Part::Refused };
+        let before = read.ok().flatten();
+        let record = before.clone().unwrap_or_else(|| Record::new(attachment.clone()));
+        Self {
+            plugin,
+            attachment: attachment.clone(),
+            before,
+            record,
+            hold: None,
+            part,
+            remains: None,
+            is_elsewhere: false,
+            left_something: false,
+        }
+    }
+
+    /// What an earlier call noted of the plugin's rules.
+    pub(crate) fn hints(&self) -> &[String] {
+        self.record.shares.get(self.plugin).map(|share| share.hints.as_slice()).unwrap_or_default()
+    }
+
+    /// Puts the record into the ledger.
+    pub(crate) fn write(&mut self) -> bool {
+        if self.part == Part::Refused {
+            return false;
+        }
+        let written = Ledger::of_host().write(&self.record);
+        let done = written.is_some();
+        if let Some(file) = written {
+            let runs = self.record.progress == Progress::Begun;
+            self.hold = runs.then_some(file);
+        }
+        done
+    }
+
+    /// Puts the record into the ledger, or removes it if it says nothing.
+    pub(crate) fn settle(&mut self) {
+        if self.part == Part::Refused {
+            return;
+        }
+        if self.record.is_empty() {
+            Ledger::of_host().forget(&self.attachment);
+            self.hold = None;
+        } else {
+            self.write();
+        }
+    }
+}
+
+/// What a dead attempt has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remains {
+    /// The namespace in which its interface still is; `None` when no namespace is known to have it.
+    pub netns: Option<NetnsPath>,
+    /// The addresses that were given to it; `None` when it may have got any, and no time to say so.
+    pub addresses: Option<Vec<IpAddr>>,
+}

@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+//! IP masquerade of a container's addresses, in iptables' tables or in a native nf_tables table
+//! (reference: `pkg/ip/ipmasq_iptables_linux.go`, `pkg/ip/ipmasq_nftables_linux.go`).
+//!
+//! The iptables chain belongs to network and container, all interfaces together; the nf_tables rules to a single
+//! attachment. Both names are hashes, so DEL needs no memory.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use cnibox_netfilter::nft::{self, ChainType, Hook, HookPoint, Statement};
+use cnibox_netfilter::xt::{self, Match, Target};
+use cnibox_netfilter::{Batch, Owner, Position, RuleInfo, TableRef, if_any};
+use cnibox_spec::{Attachment, Code, LiveAttachment, sha512_prefix};
+use ipnetwork::IpNetwork;
+use thiserror::Error;
+
+use crate::call::{Coded, Failure, Sys, Txn, Undo};
+
+/// Where masquerade rules are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MasqueradeBackend {
+    /// The `nat` table of iptables.
+    Iptables,
+    /// The table `inet cni_plugins_masquerade`.
+    Nftables,
+}
+
+/// `ipMasqBackend` names nothing that is known.
+#[derive(Debug, Error)]
+#[error("unknown ipmasq backend {:?}", .0)]
+pub struct UnknownBackend(pub String);
+
+impl Coded for UnknownBackend {
+    fn code(&self) -> Code {
+        Code::INVALID_CONFIG
+    }
+}
+
+impl MasqueradeBackend {
+    /// The one that this is not.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Iptables => Self::Nftables,
+            Self::Nftables => Self::Iptables,
+        }
+    }
+
+    /// Reads `ipMasqBackend`; `None` leaves the choice to the host.
+    ///
+    /// # Errors
+    /// [`UnknownBackend`].
+    pub fn parse(name: Option<&str>) -> Result<Option<Self>, UnknownBackend> {
+        match name {
+            None => Ok(None),
+            Some("iptables") => Ok(Some(Self::Iptables)),
+            Some("nftables") => Ok(Some(Self::Nftables)),
+            Some(other) => Err(UnknownBackend(other.to_owned())),
+        }
+    }
+}
+
+/// The masquerade of one attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Masquerade {
+    attachment: Attachment,
+}
+
+impl Masquerade {
+    /// That of this attachment.
+    #[must_use]
+    pub fn of(attachment: &Attachment) -> Self {
+        Self { attachment: attachment.clone() }
+    }
+
+    /// Rules like those of any attachment, to ask the kernel about.
+    pub(crate) fn sample() -> Batch {
+        let names = Attachment::new("network", "container", "eth0");
+        let address = IpNetwork::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        names.map_or_else(
+            |_| Batch::new(),
+            |names| Self::of(&names).install(MasqueradeBackend::Iptables, &[address]),
+        )
+    }
+
+    /// Where native rules go.
+    pub(crate) fn native_table() -> TableRef {
+        TableRef::Nft(nft::Family::Inet, NFT_TABLE.to_owned())
+    }
+
+    /// The iptables chain, shared by the container's interfaces on the network.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        format!(
+            "CNI-{}",
+            sha512_prefix(&[self.attachment.network.as_str(), self.attachment.container.as_str()], 24)
+        )
+    }
+
+    fn xt_comment(&self) -> String {
+        let Attachment { network, container, .. } = &self.attachment;
+        format!("name: {:?} id: {:?}", network.as_str(), container.as_str())
+    }
+
+    /// The beginning of the nf_tables comment, which identifies the attachment.
+    fn nft_key(&self) -> String {
+        format!(
+            "{}-{}",
+            nft_network_key(self.attachment.network.as_str()),
+            sha512_prefix(&[self.attachment.ifname.as_str(), ":", self.attachment.container.as_str()], 16)
+        )
+    }
+
+    fn nft_comment(&self) -> String {
+        let plain = |name: &str| name.replace('"', "");
+        let Attachment { network, container, ifname } = &self.attachment;
+        let (network, ifname, id) =
+            (plain(network.as_str()), plain(ifname.as_str()), plain(container.as_str()));
+        let mut comment = format!("{}, net: {network}, if: {ifname}, id: {id}", self.nft_key());
+        let end = (0..=NFT_COMMENT_LIMIT.min(comment.len())).rev().find(|end| comment.is_char_boundary(*end));
+        comment.truncate(end.unwrap_or_default());
+        comment
+    }
+
+    /// The changes that masquerade `addresses`.
+    #[must_use]
+    pub fn install(&self, backend: MasqueradeBackend, addresses: &[IpNetwork]) -> Batch {
+        let mut batch = Batch::new();
+        match backend {
+            MasqueradeBackend::Iptables => {
+                for address in addresses {
+                    self.install_xt(&mut batch, *address);
+                }
+            }
+            MasqueradeBackend::Nftables => self.install_nft(&mut batch, addresses),
+        }
+        batch
+    }
+
+    fn install_xt(&self, batch: &mut Batch, address: IpNetwork) {
+        let chain = self.chain();
+        let mut changes = batch.xt(xt::Family::of(address.ip()), xt::Table::Nat).ensure_chain(&chain);
+        for (chain, rule) in self.xt_rules(&chain, address) {
+            changes = changes.ensure_rule(chain, rule, Position::Tail);
+        }
+    }
+
+    /// The rules of one address with the chains that they stand in.
+    fn xt_rules<'a>(&self, chain: &'a str, address: IpNetwork) -> [(&'a str, xt::Rule); 3] {
+        let rule =
+            |condition, target| xt::Rule::new(vec![condition, Match::comment(self.xt_comment())], target);
+        [
+            (chain, rule(Match::destination(address), Target::Accept)),
+            (chain, rule(Match::not_destination(multicast(address)), Target::Masquerade)),
+            (POSTROUTING, self.xt_entry(address)),
+        ]
+    }
+
+    /// The rule that sends the address's packets through the chain.
+    fn xt_entry(&self, address: IpNetwork) -> xt::Rule {
+        let source = Match::source(IpNetwork::from(address.ip()));
+        xt::Rule::new(vec![source, Match::comment(self.xt_comment())], Target::Jump(self.chain()))
+    }
+
+    fn install_nft(&self, batch: &mut Batch, addresses: &[IpNetwork]) {
+        let not_multicast =
+            |net: IpNetwork| nft::Rule::new(vec![Statement::destination(net), Statement::Return]);
+        let mut changes = batch
+            .nft(nft::Family::Inet, NFT_TABLE)
+            .ensure_table(Some(NFT_TABLE_COMMENT))
+            .ensure_chain(nft::Chain::regular(NFT_CHECKS).with_comment(NFT_CHECKS_COMMENT))
+            .ensure_chain(nft::Chain::base(
+                NFT_BASE,
+                Hook::new(ChainType::Nat, HookPoint::Postrouting, SRCNAT),
+            ))
+            .flush_chain(NFT_BASE)
+            .append_rule(NFT_BASE, not_multicast(multicast_v4()))
+            .append_rule(NFT_BASE, not_multicast(multicast_v6()))
+            .append_rule(NFT_BASE, nft::Rule::new(vec![Statement::Goto(NFT_CHECKS.to_owned())]))
+            .delete_rules_where(NFT_CHECKS, Owner::CommentPrefix(self.nft_key()));
+        for address in addresses {
+            let statements = vec![
+                Statement::source(IpNetwork::from(address.ip())),
+                Statement::not_destination(subnet(*address)),
+                Statement::Masquerade,
+            ];
+            changes =
+                changes.append_rule(NFT_CHECKS, nft::Rule::new(statements).with_comment(self.nft_comment()));
+        }
+    }
+
+    /// The changes that take back [`Masquerade::install`] for `addresses` and leave the container's other interfaces
+    /// alone.
+    #[must_use]
+    pub fn remove(&self, backend: MasqueradeBackend, addresses: &[IpNetwork]) -> Batch {
+        let mut batch = Batch::new();
+        match backend {
+            MasqueradeBackend::Iptables => {
+                for address in addresses {
+                    batch
+                        .xt(xt::Family::of(address.ip()), xt::Table::Nat)
+                        .delete_rule(POSTROUTING, self.xt_entry(*address))
+                        .delete_chain_if_unreferenced(self.chain());
+                }
+            }
+            MasqueradeBackend::Nftables => self.remove_nft(&mut batch),
+        }
+        batch
+    }
+
+    fn remove_nft(&self, batch: &mut Batch) {
+        batch
+            .nft(nft::Family::Inet, NFT_TABLE)
+            .delete_rules_where(NFT_CHECKS, Owner::CommentPrefix(self.nft_key()));
+    }
+}
+
+impl Txn<'_, '_> {
+    /// Masquerades `addresses`, with the backend that was asked for or else the host wants.
+    ///
+    /// # Errors
+    /// What the packet filter refuses.
+    pub fn masquerade_add(
+        &mut self,
+        masquerade: &Masquerade,
+        asked: Option<MasqueradeBackend>,
+        addresses: &[IpNetwork],
+    ) -> Result<(), Failure> {
+        let backend = self.sys().masquerade_backend(masquerade, asked, addresses)?;
+        let undo = Undo::Rules(masquerade.remove(backend, addresses));
+        self.step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, addresses)))
+    }
+}
+
+impl Sys<'_> {
+    /// The backend for `addresses`: the one that was asked for, or else what the host wants, see [`Sys::wants_native`].
+    ///
+    /// # Errors
+    /// When the kernel does not tell what it has.
+    pub(crate) fn masquerade_backend(
+        &mut self,
+        masquerade: &Masquerade,
+        asked: Option<MasqueradeBackend>,
+        addresses: &[IpNetwork],
+    ) -> Result<MasqueradeBackend, Failure> {
+        if let Some(backend) = asked {
+            return Ok(backend);
+        }
+        let rules = masquerade.install(MasqueradeBackend::Iptables, addresses);
+        let native = self.wants_native(&rules)?;
+        Ok(if native { MasqueradeBackend::Nftables } else { MasqueradeBackend::Iptables })
+    }
+
+    /// Removes the attachment's masquerade from both backends, since the configuration may have changed in between.
+    /// `in_use` are the addresses that the container still has on other interfaces: their rules stay.
+    ///
+    /// # Errors
+    /// What the packet filter refuses; what is missing is no error.
+    pub fn masquerade_remove(&mut self, masquerade: &Masquerade, in_use: &[IpAddr]) -> Result<(), Failure> {
+        if let Some(addresses) = self.remains().and_then(|remains| remains.addresses.clone()) {
+            return self.masquerade_remove_remains(masquerade, &addresses);
+        }
+        let mut batch = Batch::new();
+        let chain = masquerade.chain();
+        for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
+            let table = TableRef::Xt(family, xt::Table::Nat);
+            if in_use.is_empty() {
+                let jumps = Owner::JumpsTo(chain.clone());
+                batch
+                    .xt(family, xt::Table::Nat)
+                    .delete_rules_where(POSTROUTING, jumps)
+                    .delete_chain_if_unreferenced(&chain);
+                continue;
+            }
+            // Without the chain there can be no rule that jumps to it, and no need to read everybody's rules.
+            if !if_any(self.engine()?.chain_exists(&table, &chain))? {
+                continue;
+            }
+            let kept = |rule: &RuleInfo| rule.source.is_some_and(|source| in_use.contains(&source.ip()));
+            let entries = self.engine()?.rules(&table, POSTROUTING)?;
+            for rule in entries.into_iter().filter(|rule| rule.jump.as_deref() == Some(&chain) && !kept(rule))
+            {
+                batch.xt(family, xt::Table::Nat).delete_found(POSTROUTING, rule.id);
+            }
+            batch.xt(family, xt::Table::Nat).delete_chain_if_unreferenced(&chain);
+        }
+        masquerade.remove_nft(&mut batch);
+        Ok(self.engine()?.clear(&batch)?)
+    }
+
+    /// Nothing but what is for the addresses of a dead attempt: others of the same names may live.
+    fn masquerade_remove_remains(
+        &mut self,
+        masquerade: &Masquerade,
+        addresses: &[IpAddr],
+    ) -> Result<(), Failure> {
+        let addresses: Vec<_> = addresses.iter().copied().map(IpNetwork::from).collect();
+        let mut batch = masquerade.remove(MasqueradeBackend::Iptables, &addresses);
+        batch.extend(masquerade.remove(MasqueradeBackend::Nftables, &addresses));
+        Ok(self.engine()?.clear(&batch)?)
+    }
+
+    /// Removes the masquerade of every attachment of `network` that is not among `valid`, from both backends.
+    ///
+    /// # Errors
+    /// What the packet filter refuses.
+    pub fn masquerade_collect(&mut self, network: &str, valid: &[LiveAttachment]) -> Result<(), Failure> {
+        let mut batch = Batch::new();
+        for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
+            let table = TableRef::Xt(family, xt::Table::Nat);
+            for rule in if_any(self.engine()?.rules(&table, POSTROUTING))? {
+                let Some(chain) = stale_chain(&rule, network, valid) else { continue };
+                batch
+                    .xt(family, xt::Table::Nat)
+                    .delete_found(POSTROUTING, rule.id)
+                    .delete_chain_if_unreferenced(chain);
+            }
+        }
+        let table = Masquerade::native_table();
+        for rule in if_any(self.engine()?.rules(&table, NFT_CHECKS))? {
+            if rule.comment.as_deref().is_some_and(|comment| nft_is_stale(comment, network, valid)) {
+                batch.nft(nft::Family::Inet, NFT_TABLE).delete_found(NFT_CHECKS, rule.id);
+            }
+        }
+        Ok(self.engine()?.clear(&batch)?)
+    }
+
+    /// Whether every rule of [`Masquerade::install`] that concerns `addresses` is there; otherwise what is missing.
+    ///
+    /// # Errors
+    /// When the packet filter cannot be read.
+    pub fn masquerade_missing(
+        &mut self,
+        masquerade: &Masquerade,
+        backend: MasqueradeBackend,
+        addresses: &[IpNetwork],
+    ) -> Result<Option<String>, Failure> {
+        match backend {
+            MasqueradeBackend::Iptables => self.masquerade_missing_xt(masquerade, addresses),
+            MasqueradeBackend::Nftables => self.masquerade_missing_nft(masquerade, addresses),
+        }
+    }
+
+    fn masquerade_missing_xt(
+        &mut self,
+        masquerade: &Masquerade,
+        addresses: &[IpNetwork],
+    ) -> Result<Option<String>, Failure> {
+        let chain = masquerade.chain();
+        for address in addresses {
+            let family = xt::Family::of(address.ip());
+            for (chain, rule) in masquerade.xt_rules(&chain, *address) {
+                if !self
+                    .engine()?
+                    .missing(family, xt::Table::Nat, chain, std::slice::from_ref(&rule))?
+                    .is_empty()
+                {
+                    return Ok(Some(format!(
+                        "rule {} in chain {chain} of table nat",
+                        rule.to_args().join(" ")
+                    )));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn masquerade_missing_nft(
+        &mut self,
+        masquerade: &Masquerade,
+        addresses: &[IpNetwork],
+    ) -> Result<Option<String>, Failure> {
+        let table = Masquerade::native_table();
+        let key = masquerade.nft_key();
+        let rules = self.engine()?.rules(&table, NFT_CHECKS)?;
+        let own = |rule: &&RuleInfo| rule.comment.as_deref().is_some_and(|comment| comment.starts_with(&key));
+        let found = rules.iter().filter(own).count();
+        let entries = self.engine()?.rules(&table, NFT_BASE)?;
+        if entries.iter().all(|rule| rule.jump.as_deref() != Some(NFT_CHECKS)) {
+            return Ok(Some(format!("rule goto {NFT_CHECKS} in chain {NFT_BASE} of table {NFT_TABLE}")));
+        }
+        let missing = || format!("masquerade rule {key} in chain {NFT_CHECKS} of table {NFT_TABLE}");
+        Ok((found < addresses.len()).then(missing))
+    }
+}
+
+/// The chain of an entry rule whose container is not among `valid`. The chain's name must be the one that network and
+/// container of the comment hash to: the comment alone could be anybody's.
+fn stale_chain(rule: &RuleInfo, network: &str, valid: &[LiveAttachment]) -> Option<String> {
+    let id =
+        rule.comment.as_deref()?.strip_prefix(&format!("name: {network:?} id: \""))?.strip_suffix('"')?;
+    if valid.iter().any(|live| live.container_id == id) {
+        return None;
+    }
+    let chain = format!("CNI-{}", sha512_prefix(&[network, id], 24));
+    (rule.jump.as_deref() == Some(&chain)).then_some(chain)
+}
+
+/// Whether a comment is of `network` and of no attachment in `valid`, as the reference's helper decides it.
+fn nft_is_stale(comment: &str, network: &str, valid: &[LiveAttachment]) -> bool {
+    let of_network =
+        comment.strip_prefix(&nft_network_key(network)).is_some_and(|rest| rest.starts_with('-'));
+    of_network
+        && !valid.iter().any(|live| {
+            let attachment = Attachment::new(network, &live.container_id, &live.ifname);
+            attachment.is_ok_and(|live| comment.starts_with(&Masquerade::of(&live).nft_key()))
+        })
+}
+
+fn nft_network_key(network: &str) -> String {
+    sha512_prefix(&[network], 16)
+}
+
+fn multicast(address: IpNetwork) -> IpNetwork {
+    if address.is_ipv4() { multicast_v4() } else { multicast_v6() }
+}
+
+fn multicast_v4() -> IpNetwork {
+    prefix(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4)
+}
+
+fn multicast_v6() -> IpNetwork {
+    prefix(IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8)
+}
+
+fn subnet(address: IpNetwork) -> IpNetwork {
+    prefix(address.network(), address.prefix())
+}
+
+/// A prefix whose length is known to fit its family.
+fn prefix(ip: IpAddr, length: u8) -> IpNetwork {
+    IpNetwork::new(ip, length).unwrap_or_else(|_| IpNetwork::from(ip))
+}
+
+const POSTROUTING: &str = "POSTROUTING";
+const NFT_TABLE: &str = "cni_plugins_masquerade";
+const NFT_TABLE_COMMENT: &str = "Masquerading for plugins from github.com/containernetworking/plugins";
+const NFT_CHECKS: &str = "masq_checks";
+const NFT_CHECKS_COMMENT: &str =
+    "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet";
+const NFT_BASE: &str = "postrouting";
+/// `srcnat` of `nft(8)`.
+const SRCNAT: i32 = 100;
+/// What `nft` accepts as a comment, in bytes (`NFTNL_UDATA_COMMENT_MAXLEN` of libnftnl).
+const NFT_COMMENT_LIMIT: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masquerade() -> Masquerade {
+        Masquerade::of(&Attachment::new("mynet", "cont1", "eth0").unwrap())
+    }
+
+    #[test]
+    fn names_are_the_reference_vectors() {
+        assert_eq!(masquerade().chain(), "CNI-c729ec77c46fa9b53d651af8");
+        assert_eq!(
+            masquerade().nft_comment(),
+            "d23676b4f2d9fe04-f37378035343678b, net: mynet, if: eth0, id: cont1"
+        );
+    }
+
+    #[test]
+    fn only_the_networks_own_dead_attachments_are_stale() {
+        let live = [LiveAttachment { container_id: "cont1".into(), ifname: "eth0".into() }];
+        let comment = masquerade().nft_comment();
+        assert!(!nft_is_stale(&comment, "mynet", &live));
+        assert!(nft_is_stale(&comment, "mynet", &[]));
+        assert!(!nft_is_stale(&comment, "other", &[]));
+    }
+}

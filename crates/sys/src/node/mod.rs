@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The host's side: forwarding, masquerade, and what the host must have and allow.
+//!
+//! Must never enter a container's namespace.
+
+mod forwarding;
+mod masquerade;
+mod permission;
+
+pub use masquerade::{Masquerade, MasqueradeBackend, UnknownBackend};

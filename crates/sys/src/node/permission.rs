@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether ADD could work at all, for STATUS and for people: privileges, and what the kernel has.
+
+use cnibox_netfilter::xt::{Family, Table};
+use cnibox_netfilter::{Flavour, TableRef};
+use cnibox_spec::Code;
+use thiserror::Error;
+
+use crate::call::{Coded, Failure, Place, Sys};
+use crate::node::{Masquerade, MasqueradeBackend};
+
+/// Why ADD could not work whatever the configuration.
+#[derive(Debug, Error)]
+enum Unavailable {
+    #[error("cannot read /proc/self/status: {}", cnibox_netns::errno::io_text(.0))]
+    Unreadable(#[source] std::io::Error),
+    #[error("no permission to configure networks: CAP_NET_ADMIN is not effective")]
+    NoNetAdmin,
+    #[error("the kernel has no links of kind {0:?}")]
+    NoKind(&'static str),
+    #[error("the link {0:?} that the containers' interfaces stand on is missing")]
+    NoParent(String),
+    #[error("no TAP devices: open {TUN}: {}", cnibox_netns::errno::io_text(.0))]
+    NoTun(#[source] std::io::Error),
+    #[error("no masquerade: {0}")]
+    NoPacketFilter(#[source] cnibox_netfilter::Error),
+}
+
+impl Coded for Unavailable {
+    fn code(&self) -> Code {
+        match self {
+            Self::Unreadable(_)
+            | Self::NoNetAdmin
+            | Self::NoKind(_)
+            | Self::NoTun(_)
+            | Self::NoPacketFilter(_) => Code::PLUGIN_NOT_AVAILABLE,
+            Self::NoParent(_) => Code::LIMITED_CONNECTIVITY,
+        }
+    }
+}
+
+impl Sys<'_> {
+    /// Finds out whether this process has `CAP_NET_ADMIN` (`capabilities(7)`), without trying anything.
+    ///
+    /// # Errors
+    /// Code 50 when it has not.
+    pub fn require_net_admin(&self) -> Result<(), Failure> {
+        let status = std::fs::read_to_string("/proc/self/status").map_err(Unavailable::Unreadable)?;
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let mask = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+        if mask & CAP_NET_ADMIN == 0 { Err(Unavailable::NoNetAdmin.into()) } else { Ok(()) }
+    }
+}
+
+impl Sys<'_> {
+    /// Finds out whether this process may make links of this kind, and the kernel can.
+    ///
+    /// # Errors
+    /// Code 50 when not.
+    pub fn require_kind(&mut self, kind: &'static str) -> Result<(), Failure> {
+        self.require_net_admin()?;
+        if self.host()?.link_kind_is_known(kind)? { Ok(()) } else { Err(Unavailable::NoKind(kind).into()) }
+    }
+
+    /// Finds out whether the host has the link that interfaces of this network stand on. Without it those that were on it
+    /// are gone, too.
+    ///
+    /// # Errors
+    /// Code 51 when not.
+    pub fn require_parent(&mut self, place: Place, master: Option<&str>) -> Result<(), Failure> {
+        let Some(name) = master.filter(|_| place == Place::Host) else { return Ok(()) };
+        match self.host()?.link_by_name_if_present(name)? {
+            Some(_) => Ok(()),
+            None => Err(Unavailable::NoParent(name.to_owned()).into()),
+        }
+    }
+
+    /// Finds out whether TAP devices can be made.
+    ///
+    /// # Errors
+    /// Code 50 when not.
+    pub fn require_tun(&mut self) -> Result<(), Failure> {
+        self.require_net_admin()?;
+        let opened = std::fs::OpenOptions::new().read(true).write(true).open(TUN);
+        opened.map(drop).map_err(|error| Unavailable::NoTun(error).into())
+    }
+}
+
+impl Sys<'_> {
+    /// Finds out whether addresses can be masqueraded with the backend that is asked for.
+    ///
+    /// # Errors
+    /// Code 50 when not, with the part of the kernel that is missing.
+    pub fn require_masquerade(&mut self, asked: Option<MasqueradeBackend>) -> Result<(), Failure> {
+        self.require_net_admin()?;
+        let engine = self.engine()?;
+        let found = match asked {
+            Some(MasqueradeBackend::Iptables) => {
+                engine.require(&Masquerade::sample(), "masquerade in iptables' tables")
+            }
+            // The tool is not started for a question.
+            None if engine.uses_tool() => Ok(()),
+            Some(MasqueradeBackend::Nftables) | None => {
+                engine.has_table(&Masquerade::native_table()).map(drop)
+            }
+        };
+        found.map_err(|error| Unavailable::NoPacketFilter(error).into())
+    }
+
+    /// Finds out by one question per family whether iptables rules can be read, and says how they are written.
+    ///
+    /// # Errors
+    /// What the kernel or the tool says.
+    pub fn packet_filter(&mut self) -> Result<&'static str, Failure> {
+        let engine = self.engine()?;
+        for family in [Family::Ipv4, Family::Ipv6] {
+            engine.chain_exists(&TableRef::Xt(family, Table::Filter), "FORWARD")?;
+        }
+        if self.cannot_hold(&Masquerade::sample())? {
+            return Ok("natively, as the kernel cannot hold them in iptables' form");
+        }
+        let engine = self.engine()?;
+        Ok(match (engine.uses_tool(), engine.flavour()) {
+            (true, Flavour::Legacy) => "by iptables-restore, as the host's iptables is the legacy one",
+            (true, _) => "by iptables-restore, as CNIBOX_NETFILTER says",
+            (false, Flavour::NfTables) => "in nf_tables over netlink, as the host's iptables writes them",
+            (false, Flavour::Legacy) => "in nf_tables over netlink, as CNIBOX_NETFILTER says",
+            (false, Flavour::Missing) => "in nf_tables over netlink; the host has no iptables",
+        })
+    }
+}
+
+/// Where TAP devices come from.
+const TUN: &str = "/dev/net/tun";
+/// Bit 12, `linux/capability.h`.
+const CAP_NET_ADMIN: u64 = 1 << 12;

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Single plugins with very many of what they are given: what they cost must grow with the number and no faster.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use serde_json::{Map, Value, json};
+
+use crate::chain::Chain;
+use crate::host;
+use crate::options::Options;
+use crate::pod::Pod;
+use crate::report::{Section, ms, times};
+use crate::samples::Samples;
+use crate::turns::{Side, Turn, side_by_side};
+
+/// Wall clock and processor time by number.
+pub(crate) fn run(options: &Options) -> Result<Vec<Section>> {
+    let mut table = Section::new(
+        "Many of a kind",
+        "One plugin by itself, tuning behind ptp, with so many port mappings, addresses or sysctls. User: processor time \
+         outside the kernel, of the plugins and what they start. The last row of each kind is what twice as many cost. The Go plugins are measured \
+         once, and where they start processes for every rule only with the smaller number.",
+        &["what, verb", "cnibox", "cnibox, user", "Go plugins", "Go plugins, user", "ratio"],
+    );
+    for kind in KINDS {
+        let sizes = if options.quick { kind.sizes.map(|size| size / 100) } else { kind.sizes };
+        let few = measure(options, kind, sizes[0], true)?;
+        let many = measure(options, kind, sizes[1], !kind.starts_processes)?;
+        for (size, sides) in sizes.iter().zip([&few, &many]) {
+            for verb in VERBS {
+                rows(&mut table, kind, (&format!("{size} {}, {verb}", kind.name), verb), sides);
+            }
+        }
+        for verb in VERBS {
+            let grown = |side: usize, what: &str| {
+                times(median(&many, side, verb, what) / median(&few, side, verb, what))
+            };
+            let cells = [(0, kind.measured), (0, USER), (1, kind.measured), (1, USER)]
+                .map(|(side, what)| grown(side, what));
+            let [ours, user, go, go_user] = cells;
+            let what = format!("{} / {} {}, {verb}", sizes[1], sizes[0], kind.name);
+            table.row([what, ours, user, go, go_user, String::new()]);
+        }
+    }
+    Ok(vec![table])
+}
+
+fn rows(table: &mut Section, kind: &Kind, (what, verb): (&str, &str), sides: &[Samples]) {
+    let time = |side, of| median(sides, side, verb, of);
+    let (ours, go) = (time(0, kind.measured), time(1, kind.measured));
+    let user = [ms(time(0, USER)), ms(time(1, USER))];
+    let [own, theirs] = user;
+    table.row([what.to_owned(), ms(ours), own, ms(go), theirs, times(go / ours)]);
+    if !go.is_nan() {
+        table.headline(what, ms(ours), ms(go), times(go / ours));
+    }
+}
+
+fn median(sides: &[Samples], side: usize, verb: &str, what: &str) -> f64 {
+    sides.get(side).map_or(f64::NAN, |samples| samples.median(verb, what))
+}
+
+/// What there may be many of.
+struct Kind {
+    name: &'static str,
+    /// As few, then twice as many.
+    sizes: [usize; 2],
+    /// Whether the Go plugin starts processes for each.
+    starts_processes: bool,
+    /// The plugin whose time counts.
+    measured: &'static str,
+    /// The chain with so many.
+    plugins: fn(usize) -> Value,
+    /// How many port mappings the runtime asks for.
+    mappings: fn(usize) -> usize,
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "port mappings, iptables",
+        sizes: [1_000, 2_000],
+        starts_processes: true,
+        measured: "portmap",
+        plugins: |_| portmap("iptables"),
+        mappings: |count| count,
+    },
+    Kind {
+        name: "port mappings, nftables",
+        sizes: [10_000, 20_000],
+        starts_processes: false,
+        measured: "portmap",
+        plugins: |_| portmap("nftables"),
+        mappings: |count| count,
+    },
+    Kind {
+        name: "addresses, firewall",
+        sizes: [1_000, 2_000],
+        starts_processes: true,
+        measured: "firewall",
+        plugins: |count| json!([{"type": "firewall", "backend": "iptables", "prevResult": addresses(count)}]),
+        mappings: |_| 0,
+    },
+    Kind {
+        name: "sysctls, tuning",
+        sizes: [10_000, 20_000],
+        starts_processes: false,
+        measured: "tuning",
+        // Its CHECK wants an interface.
+        plugins: |count| json!([ptp(), {"type": "tuning", "sysctl": sysctls(count)}]),
+        mappings: |_| 0,
+    },
+];
+
+fn portmap(backend: &str) -> Value {
+    json!([{"type": "portmap", "backend": backend, "capabilities": {"portMappings": true}, "prevResult": addresses(1)}])
+}
+
+fn ptp() -> Value {
+    let ipam = json!({"type": "static", "addresses": [{"address": "10.7.0.9/24", "gateway": "10.7.0.1"}]});
+    json!({"type": "ptp", "ipam": ipam})
+}
+
+/// The result of an earlier plugin.
+fn addresses(count: usize) -> Value {
+    let ips = (2..count + 2)
+        .map(|number| json!({"address": format!("10.99.{}.{}/16", number / 250, number % 250 + 1)}));
+    json!({"cniVersion": "1.0.0", "ips": ips.collect::<Vec<_>>()})
+}
+
+/// One sysctl by as many names: slashes may be doubled.
+fn sysctls(count: usize) -> Map<String, Value> {
+    let name = |number: usize| {
+        let slashes = |count: usize| "/".repeat(count + 1);
+        format!("net{}core{}somaxconn", slashes(number % 200), slashes(number / 200))
+    };
+    (0..count).map(|number| (name(number), json!("500"))).collect()
+}
+
+/// Both sides' samples; without Go's own if it is not asked for.
+fn measure(options: &Options, kind: &Kind, count: usize, with_go: bool) -> Result<Vec<Samples>> {
+    let rounds = options.rounds(3);
+    side_by_side(&[Side::Ours, Side::Go], |net, side, turn| {
+        let list = json!({"cniVersion": "1.0.0", "name": "large", "plugins": (kind.plugins)(count)});
+        let chain = Chain::new(options.bin(side), list);
+        turn.take(|| {
+            host::prepare(net);
+            Ok(())
+        })?;
+        let mut samples = Samples::default();
+        for number in 0..rounds {
+            if side == Side::Ours || (with_go && number == 0) {
+                // For TCP and UDP each.
+                let pod = Pod::new(number, (kind.mappings)(count).div_ceil(2))?;
+                round(&chain, turn, &pod, &mut samples)?;
+            } else {
+                VERBS.iter().try_for_each(|_| turn.take(|| Ok(())))?;
+            }
+        }
+        Ok(samples)
+    })
+}
+
+fn round(chain: &Chain, turn: &Turn<'_>, pod: &Pod, samples: &mut Samples) -> Result<()> {
+    let result = turn.take(|| spent("ADD", samples, |samples| chain.add(pod, samples)))?;
+    turn.take(|| spent("CHECK", samples, |samples| chain.check(pod, &result, samples)))?;
+    turn.take(|| spent("DEL", samples, |samples| chain.del(pod, &result, samples)))
+}
+
+/// Notes the user time of the processes that `work` waits for.
+fn spent<T>(verb: &str, samples: &mut Samples, work: impl FnOnce(&mut Samples) -> Result<T>) -> Result<T> {
+    let before = user()?;
+    let outcome = work(samples)?;
+    samples.note(verb, USER, user()?.saturating_sub(before));
+    Ok(outcome)
+}
+
+fn user() -> Result<Duration> {
+    let time = getrusage(UsageWho::RUSAGE_CHILDREN).context("ask for the usage")?.user_time();
+    let micros = u64::try_from(time.tv_sec() * 1_000_000 + time.tv_usec()).unwrap_or(0);
+    Ok(Duration::from_micros(micros))
+}
+
+const VERBS: [&str; 3] = ["ADD", "CHECK", "DEL"];
+const USER: &str = "user";

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A living attachment is left alone by whatever another ADD of the same names does, in whatever namespace; a dead one goes
+//! whole, wherever it is.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use cnibox_testkit::Container;
+use serde_json::{Value, json};
+
+use crate::fixture::{Answer, Side, Target, World, on_each, wait};
+use crate::networks::{self, Network};
+
+/// Every plugin that makes an interface and that every kernel has the parts for, with addresses of host-local.
+fn networks() -> Vec<Network> {
+    vec![
+        networks::v4(),
+        networks::native(),
+        networks::routed(),
+        networks::stacked(),
+        networks::tap(),
+        networks::lent(),
+    ]
+}
+
+/// The same attachment in another container's namespace.
+fn moved(target: &Target, pod: &Container) -> Target {
+    Target { netns: pod.path.to_string_lossy().into_owned(), ..target.clone() }
+}
+
+fn interface(world: &World<'_>, target: &Target) -> String {
+    let text =
+        world.net.run("sh", &["-c", &format!("nsenter --net={} ip -o addr show dev eth0", target.netns)]);
+    // Lifetimes and the state of detection change by themselves.
+    text.lines().map(|line| line.split("scope").next().unwrap_or_default().to_owned() + "\n").collect()
+}
+
+fn is_duplicate(answer: &Answer) -> bool {
+    answer.json()["msg"].as_str().unwrap_or_default().contains("duplicate allocation is not allowed")
+}
+
+#[test]
+fn add_in_another_namespace_is_refused_as_long_as_the_first_lives() {
+    on_each(networks(), Side::Ours, |_, world| {
+        let (first, second) = (world.net.container(), world.net.container());
+        let target = Target::of(&first);
+        let result = world.add(&target).expect("ADD");
+        let (looks, host) = (interface(world, &target), world.host());
+        let answer = world.add(&moved(&target, &second)).expect_err("ADD of what lives");
+        // A device that is lent is not on the host to be lent again.
+        assert!(
+            is_duplicate(&answer) || world.network.host == networks::DEVICES,
+            "{}: {answer:?}",
+            world.network.label
+        );
+        assert_eq!(interface(world, &target), looks, "{}", world.network.label);
+        assert_eq!(cnibox_testkit::diff(&host, &world.host()), "", "{}", world.network.label);
+        world.check(&target, &result).expect("CHECK of what lives");
+        world.del(&target, &result).expect("DEL");
+    });
+}
+
+#[test]
+fn add_behind_any_result_is_refused_where_it_lives() {
+    on_each(networks(), Side::Ours, |_, world| {
+        let pod = world.net.container();
+        let target = Target::of(&pod);
+        let result = world.add(&target).expect("ADD");
+        let looks = interface(world, &target);
+        let named = json!({"cniVersion": "1.1.0", "interfaces": [{"name": "eth0", "sandbox": target.netns}]});
+        for previous in [named, json!({"cniVersion": "1.1.0", "interfaces": []}), result.clone()] {
+            world.add_behind(&target, previous).expect_err("ADD of what lives");
+            assert_eq!(interface(world, &target), looks, "{}", world.network.label);
+            world.check(&target, &result).expect("CHECK of what lives");
+        }
+        world.del(&target, &result).expect("DEL");
+    });
+}
+
+/// What was noted of the living one is what DEL without prevResult goes by.
+#[test]
+fn a_failed_second_add_of_a_chained_plugin_loses_no_notes() {
+    on_each(vec![networks::v4(), networks::native()], Side::Ours, |_, world| {
+        let before = world.host();
+        let target = Target::of(&world.net.container());
+        let result = world.add(&target).expect("ADD");
+        let mut network = world.network.clone();
+        let (firewall, portmap) = (network.plugins.len() - 2, network.plugins.len() - 1);
+        network.plugins[firewall]["iptablesAdminChainName"] = json!("A CHAIN");
+        network.ports = json!([{"hostPort": 70_000, "containerPort": 80, "protocol": "tcp"}]);
+        let broken = world.with(network);
+        for index in [firewall, portmap] {
+            let mut other = result.clone();
+            other["ips"][0]["address"] = json!("10.9.9.9/24");
+            let answer = broken.call(index, "ADD", &target, &other).run();
+            assert!(!answer.ok(), "{answer:?}");
+        }
+        world.add(&target).expect_err("it lives");
+        world.del(&target, &Value::Null).expect("DEL without prevResult");
+        assert_eq!(world.left(&before, &target), "", "{}", world.network.label);
+    });
+}
+
+#[test]
+fn what_a_killed_add_left_goes_whole_wherever_it_is() {
+    on_each(networks(), Side::Ours, |_, world| {
+        let before = world.host();
+        let (first, second) = (world.net.container(), world.net.container());
+        let target = Target::of(&first);
+        // Killed as soon as it has an address, and before it is done.
+        let mut killed = false;
+        for after in (1..60).map(|step| Duration::from_millis(2 * step)) {
+            let mut child = world.call(0, "ADD", &target, &Value::Null).start();
+            if wait(&mut child, after).is_none() {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            let text = ledger();
+            killed = text.contains("progress begun") && text.contains("address ");
+            if killed || text.contains(&format!("{} eth0\nprogress finished", target.id)) {
+                break;
+            }
+        }
+        if killed {
+            let elsewhere = moved(&target, &second);
+            let result = world.add(&elsewhere);
+            // The device went home when the attempt was taken down.
+            let result = result.unwrap_or_else(|answer| panic!("{}: {answer:?}", world.network.label));
+            let left = world.net.run("sh", &["-c", &format!("nsenter --net={} ip -o link", target.netns)]);
+            assert!(!left.contains("eth0"), "{}: {left}", world.network.label);
+            world.del(&elsewhere, &result).expect("DEL");
+        }
+        let _ = world.del(&target, &Value::Null);
+        assert_eq!(world.left(&before, &target), "", "{}", world.network.label);
+    });
+}
+
+/// What the ledger says of everybody.
+fn ledger() -> String {
+    let shelves = fs::read_dir("/run/cnibox/attachments").into_iter().flatten().flatten();
+    let files = shelves.flat_map(|shelf| fs::read_dir(shelf.path()).into_iter().flatten().flatten());
+    files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect()
+}
+
+#[test]
+fn add_works_again_when_the_namespace_is_gone() {
+    on_each(networks(), Side::Ours, |_, world| {
+        // A device of software goes with the namespace.
+        if world.network.host == networks::DEVICES {
+            return;
+        }
+        let before = world.host();
+        let id = "lost-namespace".to_owned();
+        let target = Target { netns: format!("/run/netns/{id}"), id, ifname: "eth0".to_owned() };
+        for turn in 0..3 {
+            world.net.run("ip", &["netns", "add", &target.id]);
+            let added = world.add(&target);
+            assert!(added.is_ok(), "{}, turn {turn}: {added:?}", world.network.label);
+            world.net.run("ip", &["netns", "del", &target.id]);
+            if !world.network.has_host_end() {
+                numbers_go(world);
+            }
+        }
+        world.del(&target, &Value::Null).expect("DEL");
+        assert_eq!(world.left_on_host(&before), "", "{}", world.network.label);
+    });
+}
+
+/// Waits until the kernel has ended all namespaces that have no path: nothing but their numbers tells.
+fn numbers_go(world: &World<'_>) {
+    let paths =
+        || world.net.run("ip", &["netns", "list"]).lines().filter(|line| line.contains("(id: ")).count();
+    let numbers = || world.net.run("ip", &["netns", "list-id"]).lines().count();
+    for _ in 0..100 {
+        if numbers() <= paths() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_address_that_lives_is_not_handed_out_without_its_reservation() {
+    on_each(networks(), Side::Ours, |_, world| {
+        let first = Target::of(&world.net.container());
+        let result = world.add(&first).expect("ADD");
+        let address =
+            result["ips"][0]["address"].as_str().and_then(|net| net.split('/').next()).expect("an address");
+        let reservations = format!("/run/cni/{}", world.network.name);
+        assert!(Path::new(&reservations).join(address).exists());
+        // As people are told to do who run out of addresses.
+        fs::remove_dir_all(&reservations).expect("remove the reservations");
+        let second = Target::of(&world.net.container());
+        let mut mine = world.with(world.network.clone());
+        if !mine.network.ports.is_null() {
+            mine.network = mine.network.with_ports(41_000);
+        }
+        let other = mine.add(&second).expect("ADD of another");
+        let taken: Vec<_> = [&result, &other]
+            .iter()
+            .flat_map(|result| result["ips"].as_array().expect("addresses"))
+            .collect();
+        let mut unique: Vec<_> = taken.iter().map(|ip| ip["address"].to_string()).collect();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), taken.len(), "{}: {taken:?}", world.network.label);
+        mine.del(&second, &other).expect("DEL");
+        world.del(&first, &result).expect("DEL");
+    });
+}
+
+#[test]
+fn del_of_another_container_in_the_same_namespace_leaves_the_interface() {
+    on_each(networks(), Side::Ours, |_, world| {
+        let (first, second) = (world.net.container(), world.net.container());
+        let target = Target::of(&first);
+        let result = world.add(&target).expect("ADD");
+        let looks = interface(world, &target);
+        let stranger = moved(&Target::of(&second), &first);
+        world.del(&stranger, &Value::Null).expect("DEL of another");
+        assert_eq!(interface(world, &target), looks, "{}", world.network.label);
+        world.add(&stranger).expect_err("ADD where another lives");
+        world.del(&stranger, &Value::Null).expect("DEL of another");
+        assert_eq!(interface(world, &target), looks, "{}", world.network.label);
+        world.del(&target, &result).expect("DEL");
+    });
+}
+
+#[test]
+fn what_is_lent_comes_home_untuned_when_the_runtime_has_lost_the_namespace() {
+    on_each(vec![networks::lent()], Side::Ours, |_, world| {
+        let target = Target::of(&world.net.container());
+        let before = world.host();
+        let result = world.add(&target).expect("ADD");
+        world.del(&Target { netns: String::new(), ..target }, &result).expect("DEL");
+        assert_eq!(cnibox_testkit::diff(&before, &world.host()), "");
+    });
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The same rules natively, for hosts whose kernel cannot hold them in iptables' form and for `backend: "nftables"`.
+//!
+//! They stand in the tables `ip cni_firewall` and `ip6 cni_firewall`, where the admin chain and the ingress policy are as
+//! good as in iptables' own. An accept is not: it ends one base chain of the hook and no other, so that a FORWARD chain of
+//! iptables' tables that drops would drop all the same. Where there is one, the accepts stand in it, too: in iptables' form
+//! if the kernel can hold that, so that `iptables` can list the chain, and else natively. firewalld's own chains are
+//! nobody's to write: where it runs, it is asked for its zone.
+
+use std::net::IpAddr;
+
+use cnibox_netfilter::nft::{Chain, ChainType, Hook, HookPoint};
+use cnibox_netfilter::xt::Table;
+use cnibox_netfilter::{Batch, Family, Step, TableRef, if_any};
+use cnibox_sys::{Failure, Sys};
+
+use crate::FirewallError;
+use crate::plan::{self, Desired, FORWARD_CHAIN};
+
+/// The changes that make the plan true, with the accepts beside it in the form that the kernel can hold.
+///
+/// # Errors
+/// When the packet filter cannot be read.
+pub(crate) fn install(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Batch, Failure> {
+    let mut batch = own(desired);
+    let accepts = accepts_beside(desired, sys)?;
+    let cannot_hold = sys.cannot_hold(&accepts).map_err(FirewallError::of)?;
+    batch.extend(if cannot_hold { natively(&accepts, FILTER_TABLE) } else { accepts });
+    Ok(batch)
+}
+
+/// What of the plan is missing: in iptables' table the accepts may be in either form.
+///
+/// # Errors
+/// When the packet filter cannot be read.
+pub(crate) fn missing(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Option<Step>, Failure> {
+    let accepts = accepts_beside(desired, sys)?;
+    let mut first_of = |batch: &Batch| {
+        let needed = sys.engine().and_then(|engine| engine.needed(batch)).map_err(FirewallError::of)?;
+        Ok::<_, Failure>(needed.into_iter().next())
+    };
+    if let Some(step) = first_of(&own(desired))? {
+        return Ok(Some(step));
+    }
+    match first_of(&natively(&accepts, FILTER_TABLE))? {
+        Some(step) => Ok(first_of(&accepts)?.map(|_| step)),
+        None => Ok(None),
+    }
+}
+
+/// What goes into the plugin's own tables: all of it.
+fn own(desired: &[Desired]) -> Batch {
+    let mut batch = Batch::new();
+    for family in desired {
+        let base = Hook::new(ChainType::Filter, HookPoint::Forward, FILTER);
+        batch
+            .nft(table(family.family).family(), OWN)
+            .ensure_table(Some("CNI firewall plugin"))
+            .ensure_chain(Chain::base(FORWARD, base));
+        let mut rules = Batch::new();
+        family.install(&mut rules);
+        batch.extend(natively(&rules, OWN));
+    }
+    batch
+}
+
+/// What goes into iptables' tables, too, in their form.
+fn accepts_beside(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Batch, Failure> {
+    let mut accepts = Batch::new();
+    for family in desired.iter().filter(|family| !family.addresses.is_empty()) {
+        if has_forward_chain(family.family, sys)? {
+            family.install_accepts(&mut accepts);
+        }
+    }
+    Ok(accepts)
+}
+
+/// Whether iptables' `filter` table has been filled by anybody.
+fn has_forward_chain(family: Family, sys: &mut Sys<'_>) -> Result<bool, Failure> {
+    let engine = sys.engine().map_err(FirewallError::of)?;
+    let found = if_any(engine.chain_exists(&TableRef::Xt(family, Table::Filter), FORWARD));
+    Ok(found.map_err(FirewallError::of)?)
+}
+
+/// Removes the rules of these addresses, of one family. Without the plugin's own table there are none.
+///
+/// # Errors
+/// What the packet filter refuses.
+pub(crate) fn remove(
+    family: Family,
+    addresses: &[IpAddr],
+    sys: &mut Sys<'_>,
+) -> Result<(), cnibox_netfilter::Error> {
+    let engine = sys.engine()?;
+    if !if_any(engine.chain_exists(&table(family), FORWARD_CHAIN))? {
+        return Ok(());
+    }
+    let rules = plan::remove(addresses.iter().copied());
+    let mut batch = natively(&rules, OWN);
+    batch.extend(natively(&rules, FILTER_TABLE));
+    engine.clear(&batch)
+}
+
+/// Every rule of the plan has a native form.
+fn natively(rules: &Batch, table: &str) -> Batch {
+    rules.native(table).unwrap_or_default()
+}
+
+fn table(family: Family) -> TableRef {
+    TableRef::Nft(TableRef::Xt(family, Table::Filter).family(), OWN.to_owned())
+}
+
+const OWN: &str = "cni_firewall";
+/// iptables' table.
+const FILTER_TABLE: &str = "filter";
+const FORWARD: &str = "FORWARD";
+/// `filter` of `nft(8)`.
+const FILTER: i32 = 0;

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A link of the host that is lent to a container. Which one it was and what it was called is noted in the ledger, where
+//! the container cannot change it; for the reference's sake its name on the host is in its `ifalias`, too, so that
+//! either can take back what the other has lent.
+//!
+//! Invariant: a link changes its name only inside the container. On the host, udev and NetworkManager would see a
+//! second name for a moment and act on it. So it goes back in two steps; whoever is killed between them has left it in
+//! the container under its former name, where the next DEL knows it by its index.
+
+use std::os::fd::AsFd;
+
+use cnibox_netlink::{Error, Link, LinkChange};
+use cnibox_netns::NetNs;
+use cnibox_spec::IfName;
+use cnibox_sys::{Coded, Failure, Place, PodNotOpen, Sys, Txn, UndoStep};
+use thiserror::Error as ThisError;
+
+use crate::device::Device;
+
+/// Why a link could not be lent or taken back.
+#[derive(Debug, ThisError)]
+pub(crate) enum LoanError {
+    /// The container refused it.
+    #[error("failed to move link failed to move {ifname:?} (host: {host_name:?}) to container NS: {source}")]
+    Lend {
+        /// Its name in the container.
+        ifname: String,
+        /// Its name on the host.
+        host_name: String,
+        /// The kernel's answer.
+        source: Error,
+    },
+    /// The container has an interface of that name.
+    #[error(
+        "failed to move link failed to move {ifname:?} (host: {host_name:?}) to container NS: file exists"
+    )]
+    NameTaken {
+        /// The name.
+        ifname: String,
+        /// The link's name on the host.
+        host_name: String,
+    },
+    /// It is not in the container although it has just been moved there.
+    #[error("failed to move link failed to find {ifname:?} in container NS: {source}")]
+    Find {
+        /// Its name there.
+        ifname: String,
+        /// The kernel's answer.
+        source: Error,
+    },
+    /// It did not go up.
+    #[error("failed to move link failed to set {ifname:?} up: {source}")]
+    Up {
+        /// Its name.
+        ifname: String,
+        /// The kernel's answer.
+        source: Error,
+    },
+    /// The interface is nobody's loan.
+    #[error("failed to find original ifname for {0:?} (alias is not set)")]
+    NoAlias(String),
+    /// It is not where it was lent to, and no namespace is known that has it.
+    #[error("failed to find {host_name:?}, which was lent to the container, in container NS")]
+    Lost {
+        /// Its name on the host.
+        host_name: String,
+    },
+    /// Another link has got its name.
+    #[error("failed to move {host_name:?} to hostNS: file exists")]
+    HostNameTaken {
+        /// The name.
+        host_name: String,
+    },
+    /// It could not get its former name.
+    #[error("failed to rename device {ifname:?} to {host_name:?}: {source}")]
+    Rename {
+        /// Its name in the container.
+        ifname: String,
+        /// Its name on the host.
+        host_name: String,
+        /// The kernel's answer.
+        source: Error,
+    },
+    /// The host refused it.
+    #[error("failed to move {host_name:?} to hostNS: {source}")]
+    Return {
+        /// Its name.
+        host_name: String,
+        /// The kernel's answer.
+        source: Error,
+    },
+}
+
+impl Coded for LoanError {}
+
+/// Moves the host's `link` into the container as `ifname` and brings it up there.
+///
+/// # Errors
+/// [`LoanError`]; the link is back on the host then, as it was.
+pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result<Link, Failure> {
+    let name = || ifname.to_string();
+    if tx.sys().rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?.is_some() {
+        return Err(LoanError::NameTaken { ifname: name(), host_name: link.name.clone() }.into());
+    }
+    tx.sys().attempt_begins()?;
+    let device = Device::of(link);
+    tx.note(device.notes())?;
+    // A move that fails half-way (somebody takes the name in this very moment) is taken back as well.
+    let loan = Loan { device, ifname: ifname.clone(), was_up: link.is_up() };
+    tx.attempt(loan, |sys| move_in(sys, link, ifname))?;
+    tx.shared(|sys| {
+        let rtnl = sys.rtnl(Place::Pod)?;
+        let find = |source| Failure::from(LoanError::Find { ifname: name(), source });
+        let lent = rtnl.link_by_name(ifname.as_str()).map_err(find)?;
+        sys.attempt_made_link(&lent)?;
+        let refused = |source| LoanError::Up { ifname: name(), source };
+        sys.rtnl(Place::Pod)?.link_set_up(lent.index).map_err(refused)?;
+        Ok::<_, Failure>(lent)
+    })
+}
+
+/// Takes back the link that was lent as `ifname`, under its name on the host, where it stays down: nobody knows how it
+/// was. The container is open. What the ledger says counts; of a link that the reference lent, its alias.
+///
+/// # Errors
+/// [`LoanError`]; the link is in the container then.
+pub(crate) fn take_back(sys: &mut Sys<'_>, ifname: &IfName) -> Result<(), Failure> {
+    let (lent, host_name) = match Device::noted(sys.notes()) {
+        Some(device) => match find(sys, &device, ifname)? {
+            Some(lent) => (lent, device.host_name),
+            None => return expect_home(sys, &device),
+        },
+        None => {
+            let Some(lent) = sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())? else {
+                return Ok(());
+            };
+            if sys.is_noted_as_anothers(&lent)? {
+                return Ok(());
+            }
+            let host_name = lent.alias.clone().filter(|alias| !alias.is_empty());
+            (lent, host_name.ok_or_else(|| LoanError::NoAlias(ifname.to_string()))?)
+        }
+    };
+    move_out(sys, &lent, &host_name)
+}
+
+/// The link in the container: by its index there, whatever it is called now; or, as long as that is not noted, by its
+/// name. Another link in its place is not it.
+fn find(sys: &mut Sys<'_>, device: &Device, ifname: &IfName) -> Result<Option<Link>, Failure> {
+    let index = sys.made_link().map(|link| link.index);
+    let rtnl = sys.rtnl(Place::Pod)?;
+    let found = match index {
+        Some(index) => rtnl.link_by_index_if_present(index)?,
+        None => match rtnl.link_by_name_if_present(ifname.as_str())? {
+            Some(link) => Some(link),
+            None => rtnl.link_by_name_if_present(&device.host_name)?,
+        },
+    };
+    Ok(found.filter(|link| device.is(link)))
+}
+
+/// A link that is not in the container must be on the host, or be of a kind that anybody can delete.
+fn expect_home(sys: &mut Sys<'_>, device: &Device) -> Result<(), Failure> {
+    let home = sys.host()?.link_by_name_if_present(&device.host_name)?;
+    if home.is_some_and(|link| device.is(&link)) || device.is_virtual() {
+        return Ok(());
+    }
+    Err(LoanError::Lost { host_name: device.host_name.clone() }.into())
+}
+
+/// One request: the kernel moves first and changes name and alias in the container.
+fn move_in(sys: &mut Sys<'_>, link: &Link, ifname: &IfName) -> Result<(), Failure> {
+    let pod = sys.pod().ok_or(PodNotOpen)?.netns.as_fd().try_clone_to_owned();
+    let pod = pod.map_err(|source| Error::Socket { operation: "dup", source })?;
+    let change = LinkChange::new(link.index).netns(pod.as_fd()).name(ifname.as_str()).alias(&link.name);
+    let refused =
+        |source| LoanError::Lend { ifname: ifname.to_string(), host_name: link.name.clone(), source };
+    Ok(sys.host()?.link_set(change).map_err(refused)?)
+}
+
+/// In two steps. A name that is taken is found out before the first, since the kernel moves first.
+fn move_out(sys: &mut Sys<'_>, lent: &Link, host_name: &str) -> Result<(), Failure> {
+    let own = || host_name.to_owned();
+    if sys.host()?.link_by_name_if_present(host_name)?.is_some() {
+        return Err(LoanError::HostNameTaken { host_name: own() }.into());
+    }
+    let rtnl = sys.rtnl(Place::Pod)?;
+    // Before Linux 6.2 only a link that is down changes its name; moving takes it down anyway.
+    rtnl.link_set_down(lent.index)?;
+    let mut home = LinkChange::new(lent.index);
+    match rtnl.link_set(LinkChange::new(lent.index).name(host_name)) {
+        Ok(()) => {}
+        // Another interface of the container has the name: then it is changed on the host.
+        Err(error) if error.is_exists() => home = home.name(host_name),
+        Err(source) => {
+            stay(sys, lent)?;
+            let ifname = lent.name.clone();
+            return Err(LoanError::Rename { ifname, host_name: own(), source }.into());
+        }
+    }
+    let fd = NetNs::current()?;
+    let moved = sys.rtnl(Place::Pod)?.link_set(home.alias("").netns(fd.as_fd()));
+    if moved.is_err() {
+        stay(sys, lent)?;
+    }
+    Ok(moved.map_err(|source| LoanError::Return { host_name: own(), source })?)
+}
+
+/// The link stays in the container, as it was. The failure is what matters; DEL will be tried again.
+fn stay(sys: &mut Sys<'_>, lent: &Link) -> Result<(), Failure> {
+    let mut restore = LinkChange::new(lent.index).name(&lent.name);
+    if lent.is_up() {
+        restore = restore.up();
+    }
+    let _ = sys.rtnl(Place::Pod)?.link_set(restore);
+    Ok(())
+}
+
+/// Takes back a loan that failed, also one that got stuck under its own name, and restores the up state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Loan {
+    device: Device,
+    /// The link's name in the container.
+    ifname: IfName,
+    /// Whether it was up on the host.
+    was_up: bool,
+}
+
+impl UndoStep for Loan {
+    fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        let host_name = &self.device.host_name;
+        if sys.host()?.link_by_name_if_present(host_name)?.is_none()
+            && let Some(lent) = find(sys, &self.device, &self.ifname)?
+        {
+            move_out(sys, &lent, host_name)?;
+        }
+        let rtnl = sys.host()?;
+        let link = rtnl.link_by_name(host_name)?;
+        if self.was_up {
+            rtnl.link_set_up(link.index)?;
+        }
+        Ok(())
+    }
+}
