@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
+use std::fs::File;
+
 use cnibox_harness::run;
 use cnibox_testkit::{Container, InProcess, Sandbox, sandbox};
 use serde_json::{Value, json};
@@ -72,6 +74,24 @@ fn each_address_gets_a_table_and_del_leaves_nothing() {
         assert_eq!((table(net, &pod, "100"), table(net, &pod, "101")), (vec![], vec![]));
         SBR.success("DEL", &pod, &conf);
         assert_eq!(SBR.failure("CHECK", &pod, &conf), "no rule for packets from 192.168.1.209 found");
+    });
+}
+
+/// Any process of the container may lock the file of its namespace, and keep it.
+#[test]
+fn a_lock_that_is_never_given_back_stops_no_del() {
+    sandbox(|net| {
+        let pod = connected(net);
+        let conf = conf(&pod, &json!({}));
+        let rules = || net.run_in(&pod, "ip", &["rule"]) + &net.run_in(&pod, "ip", &["-6", "rule"]);
+        let before = rules();
+        SBR.success("ADD", &pod, &conf);
+        let kept = File::open(&pod.path).unwrap();
+        kept.lock().unwrap();
+        let said = SBR.failure("ADD", &pod, &conf);
+        assert!(said.contains("another process has had it for more than 10 seconds"), "{said}");
+        SBR.success("DEL", &pod, &conf);
+        assert_eq!(rules(), before);
     });
 }
 
