@@ -277,6 +277,13 @@ pub enum Owner {
     CommentPrefix(String),
     /// The rule jumps or goes to this chain.
     JumpsTo(String),
+    /// The same, and the comment equals this text: others may have a chain of this name, too.
+    JumpsToWith {
+        /// The chain.
+        chain: String,
+        /// The comment.
+        comment: String,
+    },
 }
 
 impl Owner {
@@ -285,6 +292,7 @@ impl Owner {
             Self::Comment(text) => comment == Some(text),
             Self::CommentPrefix(text) => comment.is_some_and(|c| c.starts_with(text.as_str())),
             Self::JumpsTo(chain) => jump == Some(chain),
+            Self::JumpsToWith { chain, comment: text } => jump == Some(chain) && comment == Some(text),
         }
     }
 }
@@ -295,6 +303,7 @@ impl fmt::Display for Owner {
             Self::Comment(text) => write!(f, "comment {text:?}"),
             Self::CommentPrefix(text) => write!(f, "comment that starts with {text:?}"),
             Self::JumpsTo(chain) => write!(f, "jump to {chain}"),
+            Self::JumpsToWith { chain, comment } => write!(f, "jump to {chain}, comment {comment:?}"),
         }
     }
 }

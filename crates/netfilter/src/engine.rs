@@ -139,7 +139,7 @@ impl Engine {
 
     /// Whether rules go into native tables unless somebody asked for others: where the host has `nft` and no `iptables`, and
     /// where the kernel cannot hold `rules`, of the iptables dialect. Starts a process only where legacy `iptables` is the
-    /// host's and the kernel has not loaded its tables.
+    /// host's and the namespace has none of its tables yet.
     ///
     /// # Errors
     /// When the kernel does not tell.
@@ -436,9 +436,10 @@ pub fn if_any<T: Default>(answer: Result<T>) -> Result<T> {
     answer.or_else(|error| if error.is_absence() { Ok(T::default()) } else { Err(error) })
 }
 
-/// Whether the kernel has legacy iptables' tables loaded (kernel `net/netfilter/x_tables.c`, `xt_proto_init`).
+/// Whether this namespace has tables of legacy iptables already (kernel `net/netfilter/x_tables.c`, `xt_proto_init`). A
+/// kernel that could make them says nothing of whether the tool works.
 fn has_legacy_tables() -> bool {
-    Path::new("/proc/thread-self/net/ip_tables_names").exists()
+    std::fs::read("/proc/thread-self/net/ip_tables_names").is_ok_and(|names| !names.is_empty())
 }
 
 fn of_route(changes: &[(Route, Prepared)], route: Route) -> Vec<&Prepared> {

@@ -8,9 +8,11 @@ use cnibox_netlink::Mac;
 use cnibox_spec::Attachment;
 use cnibox_sys::{Failure, Sys};
 
-/// The rules of one attachment.
+/// The rules of one attachment. Another one's may have the same names, since container and interface are joined by a
+/// character that either may contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SpoofCheck {
+    attachment: Attachment,
     id: String,
 }
 
@@ -19,7 +21,8 @@ impl SpoofCheck {
     pub(crate) const NOTE: &str = "macspoofchk";
 
     pub(crate) fn of(attachment: &Attachment) -> Self {
-        Self { id: format!("{}-{}", attachment.container, attachment.ifname) }
+        let id = format!("{}-{}", attachment.container, attachment.ifname);
+        Self { attachment: attachment.clone(), id }
     }
 
     fn comment(&self) -> String {
@@ -77,11 +80,36 @@ impl SpoofCheck {
 
     /// Removes the rules if there are any, without reading everybody else's when there are none.
     pub(crate) fn remove_if_present(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        if if_any(sys.engine()?.chain_exists(&table(), &self.iface_chain()))? {
+        if if_any(sys.engine()?.chain_exists(&table(), &self.iface_chain()))? && !self.is_anothers(sys)? {
             sys.engine()?.apply(&self.remove())?;
         }
         Ok(())
     }
+
+    /// Whether the port that leads to the rules is another attachment's.
+    fn is_anothers(&self, sys: &mut Sys<'_>) -> Result<bool, Failure> {
+        let comment = self.comment();
+        for rule in sys.engine()?.rules(&table(), BASE)? {
+            let port = rule.nft.as_ref().filter(|_| rule.comment.as_deref() == Some(&comment)).and_then(port);
+            if let Some(port) = port
+                && sys.is_marked_as_anothers(port, &self.attachment)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The port that a rule is for.
+fn port(rule: &Rule) -> Option<&str> {
+    rule.statements.iter().find_map(|statement| {
+        if let Statement::InInterface { name, negated: false } = statement {
+            Some(name.as_str())
+        } else {
+            None
+        }
+    })
 }
 
 fn table() -> TableRef {

@@ -36,7 +36,7 @@ pub(crate) fn stale(
     let ledger = Ledger::of_host();
     let mut stale = ledger.stale(network, valid);
     stale.retain(|record| record.shares.contains_key(Portmap::NAME));
-    failures.extend(stale.iter().filter_map(|record| from_nftables(record, &ledger, sys).err()));
+    failures.extend(stale.iter().filter_map(|record| from_nftables(record, sys).err()));
     Failure::collect(failures)
 }
 
@@ -58,11 +58,11 @@ fn from_iptables(
         let comment =
             rule.comment.filter(|comment| comment.starts_with(&start) && !live.contains(comment))?;
         let chain = rule.jump.filter(|chain| chain.starts_with(DNAT_PREFIX))?;
-        belongs(&comment, &start, network, &chain).then_some(chain)
+        belongs(&comment, &start, network, &chain).then_some((chain, comment))
     });
-    let chains: BTreeSet<String> = stale.collect();
-    for chain in chains {
-        engine.apply(&iptables::remove_chain(iptables::TOP, &chain, family))?;
+    let chains: BTreeSet<(String, String)> = stale.collect();
+    for (chain, comment) in chains {
+        engine.apply(&iptables::remove_chain(&chain, &comment, family))?;
     }
     Ok(())
 }
@@ -79,17 +79,19 @@ fn belongs(comment: &str, start: &str, network: &str, chain: &str) -> bool {
 }
 
 /// Removes the rules of a remembered attachment, unless some with its comment may be somebody else's.
-fn from_nftables(record: &Record, ledger: &Ledger, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let attachment = &record.attachment;
-    let is_other = |other: &Record| {
-        other.attachment != *attachment
-            && other.shares.contains_key(Portmap::NAME)
-            && !is_iptables_only(other)
-    };
-    if is_iptables_only(record) || ledger.of_container(&attachment.container).iter().any(is_other) {
+fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    if is_iptables_only(record) {
         return Ok(());
     }
+    let attachment = &record.attachment;
+    let others = remove::native_others(attachment, sys);
     let comment = nft_comment(attachment.container.as_str());
+    if others.are_the_same() {
+        return Ok(());
+    }
+    if !others.is_empty() {
+        return Failure::collect(remove::from_nftables(&comment, &others, sys));
+    }
     for family in FAMILIES {
         let rules = if_any(sys.engine()?.rules(&nftables::table_ref(family), nftables::PORTS))?;
         let found = rules.iter().filter(|rule| rule.comment.as_deref() == Some(&comment)).count();
@@ -97,5 +99,5 @@ fn from_nftables(record: &Record, ledger: &Ledger, sys: &mut Sys<'_>) -> Result<
             return Ok(());
         }
     }
-    Failure::collect(remove::from_nftables(&comment, sys))
+    Failure::collect(remove::from_nftables(&comment, &others, sys))
 }

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use cnibox_netfilter::xt::{Address, Match, Protocol, Rule, Table, Target};
-use cnibox_netfilter::{Batch, Family, Owner as RulesOf, Position};
+use cnibox_netfilter::{Batch, Family, Owner as RulesOf, Position, RuleInfo};
 use ipnetwork::IpNetwork;
 
 use crate::config::{Config, Mapping, Marking};
@@ -96,23 +96,80 @@ impl Layout {
 /// The changes that remove everything of `owner` from one family.
 #[must_use]
 pub(crate) fn remove(owner: &Owner, family: Family) -> Batch {
-    remove_chain(TOP, &owner.dnat_chain(), family)
+    remove_chain(&owner.dnat_chain(), &owner.xt_comment(), family)
+}
+
+/// The changes that remove of the container's own chain `rules`, and of `entries` those of `owner` that lead to it for no
+/// port but theirs, where what else is in it is another attachment's.
+#[must_use]
+pub(crate) fn remove_apart(
+    owner: &Owner,
+    family: Family,
+    rules: &[RuleInfo],
+    entries: &[RuleInfo],
+    is_anothers: impl Fn(IpAddr) -> bool,
+) -> Batch {
+    let known = || rules.iter().filter_map(|info| info.xt.as_ref());
+    let leads_elsewhere = |rule: &&Rule| leads_to(rule).is_some_and(&is_anothers);
+    let kept: HashSet<Subject> = known().filter(leads_elsewhere).map(subject).collect();
+    let kept_ports: HashSet<_> = kept.iter().filter_map(|(port, _)| *port).collect();
+    let (chain, comment) = (owner.dnat_chain(), owner.xt_comment());
+    let mut batch = Batch::new();
+    let mut changes = batch.xt(family, Table::Nat);
+    for info in rules {
+        let goes = |rule: &Rule| {
+            leads_to(rule).map_or_else(|| !kept.contains(&subject(rule)), |address| !is_anothers(address))
+        };
+        if info.xt.as_ref().is_some_and(goes) {
+            changes = changes.delete_found(&chain, info.id.clone());
+        }
+    }
+    for info in entries {
+        let is_own = info.jump.as_deref() == Some(&chain) && info.comment.as_deref() == Some(&comment);
+        let serves_kept = |rule: &Rule| ports(rule).any(|port| kept_ports.contains(&port));
+        if is_own && !info.xt.as_ref().is_some_and(serves_kept) {
+            changes = changes.delete_found(TOP, info.id.clone());
+        }
+    }
+    batch
+}
+
+/// The container's address that a rule of its own chain leads to.
+#[must_use]
+pub(crate) fn leads_to(rule: &Rule) -> Option<IpAddr> {
+    if let Target::Dnat(to) = rule.target { Some(to.ip()) } else { None }
+}
+
+/// The ports that an entry leads on.
+fn ports(rule: &Rule) -> impl Iterator<Item = (Protocol, u16)> + '_ {
+    let ports = rule.matches.iter().filter_map(|condition| {
+        if let Match::DestinationPorts { protocol, ports } = condition {
+            Some((*protocol, ports))
+        } else {
+            None
+        }
+    });
+    ports.flat_map(|(protocol, ports)| ports.iter().map(move |port| (protocol, *port)))
 }
 
 /// The changes that remove what versions of the reference before 0.8 left.
 #[must_use]
 pub(crate) fn remove_old(owner: &Owner, family: Family) -> Batch {
-    remove_chain("CNI-HOSTPORT-SNAT", &owner.old_snat_chain(), family)
+    let chain = owner.old_snat_chain();
+    remove_entries_and_chain("CNI-HOSTPORT-SNAT", RulesOf::JumpsTo(chain.clone()), &chain, family)
 }
 
-/// The changes that remove a container's chain and what leads to it.
+/// The changes that remove a container's chain and what leads to it with this comment. While others lead there, it is
+/// somebody else's, too.
 #[must_use]
-pub(crate) fn remove_chain(top: &str, chain: &str, family: Family) -> Batch {
+pub(crate) fn remove_chain(chain: &str, comment: &str, family: Family) -> Batch {
+    let entries = RulesOf::JumpsToWith { chain: chain.to_owned(), comment: comment.to_owned() };
+    remove_entries_and_chain(TOP, entries, chain, family)
+}
+
+fn remove_entries_and_chain(top: &str, entries: RulesOf, chain: &str, family: Family) -> Batch {
     let mut batch = Batch::new();
-    batch
-        .xt(family, Table::Nat)
-        .delete_rules_where(top, RulesOf::JumpsTo(chain.to_owned()))
-        .delete_chain_if_unreferenced(chain);
+    batch.xt(family, Table::Nat).delete_rules_where(top, entries).delete_chain_if_unreferenced(chain);
     batch
 }
 

@@ -10,6 +10,7 @@ mod collect;
 mod config;
 mod iptables;
 mod nftables;
+mod others;
 mod owner;
 mod plan;
 mod remove;

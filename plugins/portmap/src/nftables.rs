@@ -5,7 +5,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cnibox_netfilter::nft::{Chain, ChainType, Family as Table, Hook, HookPoint, Rule, Statement};
-use cnibox_netfilter::{Batch, Family, Owner as RulesOf, Position, TableRef};
+use cnibox_netfilter::{Batch, Error, Family, Owner as RulesOf, Position, TableRef, if_any};
+use cnibox_sys::Sys;
 use ipnetwork::IpNetwork;
 
 use crate::config::Config;
@@ -114,6 +115,42 @@ pub(crate) fn remove(comment: &str, family: Family) -> Batch {
     }
     drop(changes);
     batch
+}
+
+/// The same, without those that lead to an address which is another attachment's.
+///
+/// # Errors
+/// What the packet filter refuses.
+pub(crate) fn remove_apart(
+    comment: &str,
+    family: Family,
+    is_anothers: impl Fn(IpAddr) -> bool,
+    sys: &mut Sys<'_>,
+) -> Result<Batch, Error> {
+    let mut batch = Batch::new();
+    for chain in [PORTS, OLD_PORTS, MASQUERADE] {
+        for info in if_any(sys.engine()?.rules(&table_ref(family), chain))? {
+            let leads_elsewhere = info.nft.as_ref().and_then(leads_to).is_some_and(&is_anothers);
+            if info.comment.as_deref() == Some(comment) && !leads_elsewhere {
+                batch.nft(table(family), TABLE).delete_found(chain, info.id);
+            }
+        }
+    }
+    Ok(batch)
+}
+
+/// The container's address that a rule is about.
+fn leads_to(rule: &Rule) -> Option<IpAddr> {
+    let mut masqueraded = None;
+    for statement in &rule.statements {
+        if let Statement::Dnat(to) = statement {
+            return Some(to.ip());
+        }
+        if let Statement::DestinationAddress { net, negated: false } = statement {
+            masqueraded = Some(net.ip());
+        }
+    }
+    masqueraded
 }
 
 /// How many rules of [`PORTS`] each family got, as notes for this plugin's memory.

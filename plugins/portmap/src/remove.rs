@@ -5,11 +5,14 @@ use cnibox_harness::{DelArgs, Request};
 use cnibox_netfilter::conntrack::{self, Flow};
 use cnibox_netfilter::xt::{Match, Protocol, Table};
 use cnibox_netfilter::{Batch, Error, Family, RuleInfo, TableRef};
-use cnibox_sys::{Failure, Sys};
+use cnibox_spec::Attachment;
+use cnibox_sys::{Failure, Ledger, Sys};
 
 use crate::config::Config;
+use crate::others::{self, Others};
 use crate::owner::Owner;
 use crate::plan::udp_flows;
+use crate::setup::is_iptables_only;
 use crate::{Backend, PortmapError, iptables, nftables};
 
 /// Removes the container's rules of this network from both backends, since the configuration may have changed, and
@@ -18,13 +21,15 @@ use crate::{Backend, PortmapError, iptables, nftables};
 /// # Errors
 /// What could not be removed.
 pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let owner = Owner::of(&request.args.attachment);
+    let attachment = &request.args.attachment;
+    let owner = Owner::of(attachment);
     let mut failures = Vec::new();
     // A look at the connection tracking table costs more than everything else: only where there were rules.
     let mut flows = Vec::new();
-    failures.extend(from_iptables(&owner, &request.config, sys, &mut flows));
+    failures.extend(from_iptables(attachment, &request.config, sys, &mut flows));
     flows.extend(udp_flows(&request.config.mappings, &native_families(sys)));
-    failures.extend(from_nftables(&owner.nft_comment(), sys));
+    let others = native_others(attachment, sys);
+    failures.extend(from_nftables(&owner.nft_comment(), &others, sys));
     if let Err(error) = conntrack::flush(&flows) {
         sys.warn(format_args!(
             "failed to delete stale UDP conntrack entries for {}: {error}",
@@ -36,11 +41,16 @@ pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'
 
 /// Removes a container from iptables' tables; its UDP ports are added to `flows`. A family whose tables cannot even be
 /// read is not in use, unless it is neither of them and rules would have to be there.
-fn from_iptables(owner: &Owner, config: &Config, sys: &mut Sys<'_>, flows: &mut Vec<Flow>) -> Vec<Failure> {
+fn from_iptables(
+    attachment: &Attachment,
+    config: &Config,
+    sys: &mut Sys<'_>,
+    flows: &mut Vec<Flow>,
+) -> Vec<Failure> {
     let mut failures = Vec::new();
     let mut unusable = Vec::new();
     for family in FAMILIES {
-        let removed = remove_family(owner, family, sys);
+        let removed = remove_family(attachment, family, sys);
         match removed {
             Ok(found) => flows.extend(found),
             Err(_) if is_missing(family, sys) => {}
@@ -64,7 +74,8 @@ fn is_native(config: &Config, sys: &mut Sys<'_>) -> bool {
     }
 }
 
-fn remove_family(owner: &Owner, family: Family, sys: &mut Sys<'_>) -> Result<Vec<Flow>, Error> {
+fn remove_family(attachment: &Attachment, family: Family, sys: &mut Sys<'_>) -> Result<Vec<Flow>, Error> {
+    let owner = &Owner::of(attachment);
     let engine = sys.engine()?;
     let table = TableRef::Xt(family, Table::Nat);
     if engine.chain_exists(&table, &owner.old_snat_chain())? {
@@ -74,18 +85,52 @@ fn remove_family(owner: &Owner, family: Family, sys: &mut Sys<'_>) -> Result<Vec
     if !engine.chain_exists(&table, &owner.dnat_chain())? {
         return Ok(Vec::new());
     }
-    let flows =
-        engine.rules(&table, &owner.dnat_chain())?.iter().filter_map(|info| flow_of(info, family)).collect();
-    engine.apply(&iptables::remove(owner, family))?;
-    Ok(flows)
+    let rules = engine.rules(&table, &owner.dnat_chain())?;
+    let others = sharers(attachment, &rules, sys);
+    let engine = sys.engine()?;
+    if others.is_empty() {
+        engine.apply(&iptables::remove(owner, family))?;
+    } else {
+        let entries = engine.rules(&table, iptables::TOP)?;
+        let is_anothers = |address| others.have(address);
+        engine.apply(&iptables::remove_apart(owner, family, &rules, &entries, is_anothers))?;
+    }
+    Ok(rules.iter().filter_map(|info| flow_of(info, family, &others)).collect())
 }
 
-/// Removes the native rules with this comment.
-pub(crate) fn from_nftables(comment: &str, sys: &mut Sys<'_>) -> Vec<Failure> {
+/// The other attachments whose rules are in the container's chain. All of the ledger is read only where a rule leads to
+/// an address that is not known to be the attachment's.
+fn sharers(attachment: &Attachment, rules: &[RuleInfo], sys: &mut Sys<'_>) -> Others {
+    let own = others::addresses(attachment);
+    let leads_to = || rules.iter().filter_map(|info| iptables::leads_to(info.xt.as_ref()?));
+    if leads_to().all(|address| own.contains(&address)) {
+        return Others::default();
+    }
+    let chain = Owner::of(attachment).dnat_chain();
+    let mut records = Ledger::of_host().all();
+    records.retain(|record| Owner::of(&record.attachment).dnat_chain() == chain);
+    let others = Others::among(records, attachment, sys);
+    if leads_to().any(|address| others.have(address)) { others } else { Others::default() }
+}
+
+/// The other attachments whose native rules have the same comment.
+pub(crate) fn native_others(attachment: &Attachment, sys: &mut Sys<'_>) -> Others {
+    let mut records = Ledger::of_host().of_container(&attachment.container);
+    records.retain(|record| !is_iptables_only(record));
+    Others::among(records, attachment, sys)
+}
+
+/// Removes the native rules with this comment that are not for the `others`.
+pub(crate) fn from_nftables(comment: &str, others: &Others, sys: &mut Sys<'_>) -> Vec<Failure> {
     let mut failures = Vec::new();
     for family in native_families(sys) {
-        let batch = nftables::remove(comment, family);
-        if let Err(error) = sys.engine().and_then(|engine| engine.apply(&batch)) {
+        let batch = if others.is_empty() {
+            Ok(nftables::remove(comment, family))
+        } else {
+            nftables::remove_apart(comment, family, |address| others.have(address), sys)
+        };
+        let removed = batch.and_then(|batch| sys.engine()?.apply(&batch));
+        if let Err(error) = removed {
             failures.push(PortmapError::NftTeardown(error).into());
         }
     }
@@ -101,9 +146,10 @@ fn native_families(sys: &mut Sys<'_>) -> Vec<Family> {
     FAMILIES.into_iter().filter(|family| has_table(family)).collect()
 }
 
-/// The UDP flows that a rule of a container's chain forwards.
-fn flow_of(info: &RuleInfo, family: Family) -> Option<Flow> {
+/// The UDP flows that a rule of a container's chain forwards, if not to one of the `others`.
+fn flow_of(info: &RuleInfo, family: Family, others: &Others) -> Option<Flow> {
     let rule = info.xt.as_ref()?;
+    iptables::leads_to(rule).filter(|address| !others.have(*address))?;
     let port = rule.matches.iter().find_map(|condition| {
         if let Match::DestinationPort { protocol: Protocol::Udp, port } = condition {
             Some(*port)

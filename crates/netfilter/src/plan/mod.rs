@@ -211,15 +211,17 @@ impl Planner<'_> {
         let added = &mut self.view(table, chain)?.added;
         let added = added.take_where(|added| owner.owns(added.comment(), added.jump()));
         self.withdraw(table, added)?;
-        if let Owner::JumpsTo(to) = owner {
+        let is_owned = |listed: &Listed| owner.owns(listed.comment(), listed.jump());
+        if let Owner::JumpsTo(to) | Owner::JumpsToWith { chain: to, .. } = owner {
             if self.leads_nowhere(table, Some(to))? {
                 return Ok(());
             }
             if let Some(all) = self.hinted_jumps(table, chain, to)? {
-                return all.iter().try_for_each(|listed| self.delete_unread(table, chain, listed));
+                let mut owned = all.iter().filter(|listed| is_owned(listed));
+                return owned.try_for_each(|listed| self.delete_unread(table, chain, listed));
             }
         }
-        let found = self.load(table, chain)?.filter(|listed| owner.owns(listed.comment(), listed.jump()));
+        let found = self.load(table, chain)?.filter(is_owned);
         self.delete_listed(table, chain, &found)
     }
 

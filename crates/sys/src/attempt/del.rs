@@ -138,6 +138,15 @@ impl Sys<'_> {
         self.is_noted_as_anothers(link)
     }
 
+    /// Whether the host's link `name` is there and marked as that of another attachment than this one.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn is_marked_as_anothers(&mut self, name: &str, attachment: &Attachment) -> Result<bool, Failure> {
+        let link = self.host()?.link_by_name_if_present(name)?;
+        Ok(link.is_some_and(|link| Mark::of(attachment).is_another(&link)))
+    }
+
     /// Whether the ledger says that the container's interface `link` was made for another attachment. Reads all of it
     /// where it does not say that the interface is this one's.
     ///

@@ -162,6 +162,11 @@ impl Sys<'_> {
         Ok(true)
     }
 
+    /// Whether the attachment of a record may live: nothing shows that its interface is gone.
+    pub fn may_live(&mut self, record: &Record) -> bool {
+        !matches!(self.presence(record), Ok(Presence::Gone))
+    }
+
     /// Whether the ledger knows of the attachment and its interface is there, wherever that is.
     ///
     /// # Errors

@@ -58,7 +58,10 @@ pub(crate) fn is_of_network(link: &Link, network: &NetworkName) -> bool {
     parse(link).is_some_and(|(_, key)| of_network(key))
 }
 
+/// A device that the host has lent a container comes back with the alias that the container gave it: only links that end
+/// with the container's namespace can bear a mark.
 fn parse(link: &Link) -> Option<(Stage, &str)> {
+    MARKED_KINDS.iter().any(|kind| link.is_kind(kind)).then_some(())?;
     let (stage, key) = link.alias.as_deref()?.strip_prefix(WHOSE)?.strip_prefix(':')?.split_once(':')?;
     // Other versions may have other words.
     let stage = if stage == FAILED { Stage::Failed } else { Stage::Ready };
@@ -72,6 +75,7 @@ fn shortened(name: &str) -> String {
 
 const WHOSE: &str = "cnibox";
 const FAILED: &str = "failed";
+const MARKED_KINDS: [&str; 2] = ["veth", "ifb"];
 /// Two of them, an interface name, program and stage stay below 255 bytes.
 const NAME_LIMIT: usize = 100;
 

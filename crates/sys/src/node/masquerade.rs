@@ -265,7 +265,8 @@ impl Sys<'_> {
         for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
             let table = TableRef::Xt(family, xt::Table::Nat);
             if in_use.is_empty() {
-                let jumps = Owner::JumpsTo(chain.clone());
+                // The chain's name may be another attachment's, too: it hashes both names without anything between them.
+                let jumps = Owner::JumpsToWith { chain: chain.clone(), comment: masquerade.xt_comment() };
                 batch
                     .xt(family, xt::Table::Nat)
                     .delete_rules_where(POSTROUTING, jumps)
@@ -276,10 +277,14 @@ impl Sys<'_> {
             if !if_any(self.engine()?.chain_exists(&table, &chain))? {
                 continue;
             }
-            let kept = |rule: &RuleInfo| rule.source.is_some_and(|source| in_use.contains(&source.ip()));
+            let comment = masquerade.xt_comment();
+            let goes = |rule: &RuleInfo| {
+                rule.jump.as_deref() == Some(&chain)
+                    && rule.comment.as_deref() == Some(&comment)
+                    && !rule.source.is_some_and(|source| in_use.contains(&source.ip()))
+            };
             let entries = self.engine()?.rules(&table, POSTROUTING)?;
-            for rule in entries.into_iter().filter(|rule| rule.jump.as_deref() == Some(&chain) && !kept(rule))
-            {
+            for rule in entries.into_iter().filter(goes) {
                 batch.xt(family, xt::Table::Nat).delete_found(POSTROUTING, rule.id);
             }
             batch.xt(family, xt::Table::Nat).delete_chain_if_unreferenced(&chain);

@@ -234,6 +234,96 @@ fn two_attachments(world: &World<'_>) -> String {
     problem + &world.left(&before, &first)
 }
 
+/// Attachments that the reference's names cannot tell apart: of network and container it hashes what they make when they are
+/// joined, native rules name the container only, and a spoof check joins container and interface.
+#[test]
+fn del_of_one_attachment_keeps_another_of_the_same_names() {
+    for side in sides() {
+        let mut tally = Tally::default();
+        for first_goes_first in [true, false] {
+            for (network, other, names) in alike() {
+                // A later ADD puts its spoof check in place of the earlier one's, as the reference does.
+                if network.label == "spoof" && !first_goes_first {
+                    continue;
+                }
+                sandbox(|net| {
+                    let world = World::new(net, network.clone(), side);
+                    let label = format!("{} and {}", network.label, other.label);
+                    tally.count(&label, &two_of_a_name(&world, other.clone(), names, first_goes_first));
+                });
+            }
+        }
+        tally.close("attachments whose rules have the same names, DEL of one", side);
+    }
+}
+
+/// Container and interface of each of two attachments, by what they make of an identifier.
+type Names = [fn(&str) -> (String, String); 2];
+
+fn alike() -> Vec<(Network, Network, Names)> {
+    let elsewhere = |mut network: Network, name: &str| {
+        network.name = name.to_owned();
+        network.label = "another network";
+        network.interface()["ipam"]["ranges"] = json!([[{"subnet": "10.67.0.0/16"}]]);
+        network.interface()["bridge"] = json!("br-other");
+        network.with_ports(29_000)
+    };
+    let plain: fn(&str) -> (String, String) = |id| (id.to_owned(), "eth0".to_owned());
+    let second: fn(&str) -> (String, String) = |id| (id.to_owned(), "net1".to_owned());
+    let longer: fn(&str) -> (String, String) = |id| (format!("1{id}"), "eth0".to_owned());
+    let joined: Names = [|id| (id.to_owned(), "b-c".to_owned()), |id| (format!("{id}-b"), "c".to_owned())];
+    vec![
+        (networks::native(), elsewhere(networks::native(), "net-nft2"), [plain, second]),
+        (networks::native(), networks::native().with_ports(29_100), [plain, second]),
+        (networks::v4(), networks::v4().with_ports(29_200), [plain, second]),
+        (networks::v4(), elsewhere(networks::v4(), "net-v41"), [longer, plain]),
+        (networks::routed(), elsewhere(networks::routed(), "net-ptp1"), [longer, plain]),
+        (networks::spoofchk(), networks::spoofchk(), joined),
+    ]
+}
+
+fn two_of_a_name(world: &World<'_>, other: Network, names: Names, first_goes_first: bool) -> String {
+    let mut own = world.network.clone();
+    let mut other = other;
+    if other.name != own.name {
+        let _has_a_neighbour = World::new(world.net, other.clone(), world.side);
+    }
+    let before = world.host();
+    for network in [&mut own, &mut other] {
+        // Both default routes cannot be the container's.
+        network.interface()["ipam"]["routes"] = json!([]);
+    }
+    let pod = Target::of(&world.net.container());
+    let [one, two] = names.map(|name| name(&pod.id));
+    let there = if one.0 == two.0 { pod.netns.clone() } else { Target::of(&world.net.container()).netns };
+    let first = (world.with(own), Target { id: one.0, netns: pod.netns, ifname: one.1 });
+    let second = (world.with(other), Target { id: two.0, netns: there, ifname: two.1 });
+    let mut made = [first, second].map(|(world, target)| {
+        let result = world.add(&target).expect("ADD");
+        (world, target, result)
+    });
+    if !first_goes_first {
+        made.reverse();
+    }
+    let [(gone_world, gone, gone_result), (world, living, result)] = made;
+    let filter = || world.net.run("nft", &["list", "table", "bridge", "nat"]).matches("ether saddr").count();
+    let filters = if world.network.label == "spoof" { filter() } else { 0 };
+    let mut problem = String::new();
+    if let Err(answer) = gone_world.del(&gone, &gone_result) {
+        problem.push_str(&format!("DEL of one: {answer:?}\n"));
+    }
+    if let Err(answer) = world.check(&living, &result) {
+        problem.push_str(&format!("CHECK of the other: {answer:?}\n"));
+    }
+    if filters > 0 && filter() == 0 {
+        problem.push_str("the other's spoof check is gone\n");
+    }
+    if let Err(answer) = world.del(&living, &result) {
+        problem.push_str(&format!("DEL of the other: {answer:?}\n"));
+    }
+    problem + &world.left_on_host(&before)
+}
+
 /// The attachments of a GC scenario.
 struct Crowd {
     dead: Vec<Target>,
