@@ -38,6 +38,8 @@
 mod batch;
 mod engine;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod hint;
 mod netlink;
 pub mod nft;

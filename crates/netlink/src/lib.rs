@@ -70,7 +70,7 @@ pub use qdisc::Tbf;
 pub use route::{NextHop, Route, RouteSpec, TABLE_LOCAL, TABLE_MAIN};
 pub use rtnl::Rtnl;
 #[cfg(feature = "fuzzing")]
-pub use rtnl::decode_anything;
+pub use rtnl::fuzzing;
 pub use rule::{Rule, RuleSpec};
 pub use socket::{Multicast, Socket};
 pub use tun::{TapSpec, link_add_tap};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The request engine: numbering, acknowledgements, dumps and their retries. The verbs are in the modules of their objects.
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+
 use netlink_packet_core::{
     DoneMessage, ErrorMessage, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR,
     NLM_F_REQUEST, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -215,34 +218,6 @@ fn kernel_text(attributes: &[u8]) -> Option<String> {
     each(attributes)
         .find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)
         .map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
-}
-
-/// Decodes every packet of a datagram in every way that this crate knows. For fuzz targets.
-#[cfg(feature = "fuzzing")]
-pub fn decode_anything(datagram: &[u8]) {
-    use netlink_packet_route::RouteNetlinkMessage as Route;
-
-    for packet in packets::<Route>(datagram).flatten() {
-        if let Ok(NetlinkPayload::InnerMessage(message)) = &packet.payload {
-            decode_message(message.clone());
-        }
-        let _ = Replies { messages: Vec::new(), interrupted: false }.take(packet);
-    }
-}
-
-#[cfg(feature = "fuzzing")]
-#[expect(clippy::wildcard_enum_match_arm, reason = "what nobody asks for")]
-fn decode_message(message: netlink_packet_route::RouteNetlinkMessage) {
-    use netlink_packet_route::RouteNetlinkMessage as Route;
-
-    match message {
-        Route::NewLink(link) | Route::DelLink(link) => drop(crate::link::decode(link)),
-        Route::NewAddress(addr) | Route::DelAddress(addr) => drop(crate::addr::decode(addr)),
-        Route::NewRoute(route) | Route::DelRoute(route) => drop(crate::route::decode(route)),
-        Route::NewQueueDiscipline(qdisc) => drop(crate::Tbf::decode(&qdisc)),
-        Route::NewRule(rule) | Route::DelRule(rule) => drop(crate::rule::decode(rule)),
-        _ => {}
-    }
 }
 
 const NETLINK_HEADER: usize = 16;

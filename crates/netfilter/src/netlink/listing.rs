@@ -165,6 +165,12 @@ pub(super) fn handle(message: &Message<'_>) -> Option<u64> {
     bytes.first_chunk().copied().map(u64::from_be_bytes)
 }
 
+/// The rules of a datagram.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn listed_in(datagram: &[u8], table: &TableRef) -> impl Iterator<Item = Listed> {
+    super::socket::messages(datagram).filter_map(move |message| listed(&message, table))
+}
+
 fn listed(message: &Message<'_>, table: &TableRef) -> Option<Listed> {
     let id = RuleId::Handle(handle(message)?);
     let bytes = |kind| find_attr(attributes(message), kind).unwrap_or_default();

@@ -22,5 +22,7 @@ mod xt;
 pub(crate) use commit::commit;
 pub(crate) use compat::{Extension, extensions, needs_module};
 pub use limbo::sweep;
+#[cfg(feature = "fuzzing")]
+pub(crate) use listing::listed_in;
 pub(crate) use socket::Socket;
 pub(crate) use xt::Form;

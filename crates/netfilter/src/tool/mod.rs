@@ -147,6 +147,13 @@ fn listed(line: &[u8], family: Family) -> Option<Listed> {
     })
 }
 
+/// What deletes the rule of a listed line, if that can be written.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn deletion(listed_line: &[u8]) -> Option<String> {
+    let id = listed(listed_line, Family::Ipv4)?.info().id;
+    line(&Action::DeleteRule { chain: "CHAIN".to_owned(), id }).ok()?
+}
+
 /// One section per table; the rules in the order of the steps.
 fn restore_file(steps: &[Step]) -> Result<String> {
     let mut file = String::new();

@@ -4,5 +4,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cnibox_spec_fuzz::fuzz(cnibox_netlink::decode_anything)
+    cnibox_spec_fuzz::fuzz(cnibox_netlink::fuzzing::decode_anything)
 }
