@@ -2,12 +2,14 @@
 //! Configurations that nobody would write: every field of every plugin with values that are extreme, of another type,
 //! huge or the configuration itself, for every verb. Each call is bounded, and answers with one document or none.
 
+use std::io::Read;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cnibox_testkit::PLUGINS;
 use serde_json::{Value, json};
 
-use crate::fixture::{Call, Side, Target, World, on_each, wait};
+use crate::fixture::{Answer, Call, Side, Target, World, on_each, wait};
 use crate::networks;
 use crate::report::{Random, Tally};
 
@@ -211,12 +213,26 @@ fn call(world: &World<'_>, target: &Target, result: &Value, random: &mut Random)
 fn outcome(call: &Call) -> String {
     let begun = Instant::now();
     let mut child = call.start();
+    // An error repeats what it is about, which may be more than a pipe holds.
+    let stdout = child.stdout.take().map(read_on);
+    let stderr = child.stderr.take().map(read_on);
     let Some(answer) = wait(&mut child, Duration::from_secs(20)) else {
         let _ = child.kill();
         let _ = child.wait();
         return format!("no answer after {:?}", begun.elapsed());
     };
-    answer.unclean().unwrap_or_default()
+    let text = |reader: Option<JoinHandle<String>>| {
+        reader.map(|reader| reader.join().expect("read")).unwrap_or_default()
+    };
+    Answer { stdout: text(stdout), stderr: text(stderr), ..answer }.unclean().unwrap_or_default()
+}
+
+fn read_on(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 #[test]
