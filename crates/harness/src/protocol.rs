@@ -172,6 +172,13 @@ fn del(verbs: &Verbs, input: &Input<'_>, mut args: DelArgs, sys: &mut Sys<'_>) -
     if verbs.role != Role::Ipam {
         args.netns = sys.del_begins(args.netns)?;
     }
+    if verbs.role == Role::Interface
+        && let Some(netns) = sys.elsewhere_begins(args.netns.as_ref())?
+    {
+        let elsewhere = DelArgs { attachment: args.attachment.clone(), netns: Some(netns) };
+        (verbs.del)(input, elsewhere, sys)?;
+        sys.elsewhere_taken_down();
+    }
     (verbs.del)(input, args, sys)?;
     sys.del_ends(verbs.role == Role::Interface);
     Ok(())

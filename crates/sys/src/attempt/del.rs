@@ -6,7 +6,7 @@ use cnibox_spec::{Attachment, LiveAttachment, NetnsPath, NetworkName};
 
 use super::life::{Presence, is_where_it_was, reach};
 use crate::call::{Failure, Sys};
-use crate::ledger::{Ledger, Mark, Progress, Record, is_of_network};
+use crate::ledger::{Ledger, Mark, Progress, Record, Remains, is_of_network};
 
 impl Sys<'_> {
     /// DEL of this call has succeeded. `made_interface` is whether the plugin is the one that makes it.
@@ -55,6 +55,32 @@ impl Sys<'_> {
             turn.is_elsewhere = is_another && !has_begun;
         }
         Ok(Some(named))
+    }
+
+    /// Where a dead attempt at the attachment has its interface, if that is another namespace than the one at `netns` that
+    /// the runtime names: an ADD that was killed before it could take it down. What DEL of the plugin takes down there goes
+    /// without its addresses, until [`Sys::elsewhere_taken_down`] says that it has gone.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn elsewhere_begins(&mut self, netns: Option<&NetnsPath>) -> Result<Option<NetnsPath>, Failure> {
+        let Some(record) = self.turn.as_ref().map(|turn| turn.record.clone()) else { return Ok(None) };
+        let is_dead = matches!(record.progress, Progress::Begun | Progress::Failed)
+            && !Ledger::of_host().is_held(&record.attachment);
+        let Some(made) = record.namespace.filter(|_| is_dead) else { return Ok(None) };
+        let is_named = netns.is_none_or(|named| named.as_str() == made.path);
+        let Some(path) = NetnsPath::new(&made.path).filter(|_| !is_named && is_where_it_was(&made)) else {
+            return Ok(None);
+        };
+        if let Some(turn) = &mut self.turn {
+            turn.remains = Some(Remains { netns: Some(path.clone()), addresses: None });
+        }
+        Ok(Some(path))
+    }
+
+    /// The interface of the dead attempt is gone: from here on DEL is about everything else.
+    pub fn elsewhere_taken_down(&mut self) {
+        self.turn.iter_mut().for_each(|turn| turn.remains = None);
     }
 
     /// Whether DEL must leave `link` alone although it bears the attachment's mark.

@@ -383,8 +383,7 @@ impl<'a> World<'a> {
     /// The host as text, without what is documented to change: the last reserved address.
     pub(crate) fn host(&self) -> String {
         let snapshot = self.net.snapshot().without("last_reserved_ip").without("/run/cnibox/host-local");
-        // Marked for the next ADD by a failed one.
-        without_timers(&format!("{snapshot:?}").replace("cnibox:failed:", "cnibox:ready:"))
+        without_timers(&format!("{snapshot:?}"))
     }
 
     /// What differs from `before` on the host, and whether the container still has its interface. Empty if nothing.
@@ -395,6 +394,12 @@ impl<'a> World<'a> {
             left.extend(inside.lines().map(|line| format!("{line} (in the container)\n")));
         }
         left
+    }
+
+    /// Whether the container has its interface.
+    pub(crate) fn has_interface(&self, target: &Target) -> bool {
+        let links = self.net.run("ip", &["-n", &target.id, "-br", "link"]);
+        links.lines().any(|line| line.split(['@', ' ']).next() == Some(&target.ifname))
     }
 
     /// What differs from `before` on the host. Empty if nothing.
@@ -467,12 +472,17 @@ impl<'a> World<'a> {
     }
 }
 
-/// A container's links and routing rules.
+/// What a container has: links, addresses, routes, rules, disciplines, rulesets, settings.
 fn inside(net: &Sandbox, id: &str) -> String {
-    let list = "ip -o link | cut -d: -f2; ip rule; ip -6 rule";
+    let list = "ip -o link | cut -d: -f2-; ip -o addr show scope global | cut -d' ' -f2-; ip rule; ip -6 rule; \
+        ip route show table all; ip -6 route show table all; ip neigh show nud permanent; tc qdisc show; \
+        nft list ruleset; sysctl net.ipv4.ip_forward net.ipv4.conf.all.forwarding net.ipv4.conf.default.forwarding";
     let listed = net.run("ip", &["netns", "exec", id, "sh", "-ec", list]);
-    // The kernel's own rule appears with the first VRF and stays.
-    let lines = listed.lines().filter(|line| !line.contains("l3mdev-table"));
+    // The kernel's own rule appears with the first VRF and stays. GC and DEL without a namespace do not take lo down; tuning's
+    // sysctls stay, as with the reference.
+    let own =
+        |line: &str| line.contains("l3mdev-table") || line.contains("dev lo ") || line.starts_with(" lo:");
+    let lines = listed.lines().filter(|line| !own(line));
     // The other end's name is no matter of the container's.
     lines.map(|line| line.split('@').next().unwrap_or(line).to_owned() + "\n").collect()
 }

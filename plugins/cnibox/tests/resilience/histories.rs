@@ -87,17 +87,7 @@ struct Stage<'w, 'a> {
 
 impl<'w, 'a> Stage<'w, 'a> {
     fn new(world: &'w World<'a>) -> Self {
-        let mut network = world.network.clone();
-        // Refused by the kernel or the plugin itself, after everything before it has succeeded.
-        let last = network.plugins.len() - 1;
-        match network.kind(last) {
-            "portmap" => {
-                network.ports = json!([{"hostPort": 70_000, "containerPort": 80, "protocol": "tcp"}])
-            }
-            "tuning" => network.plugins[last]["mac"] = json!("01:00:5e:00:00:01"),
-            other => panic!("nobody knows how to make {other} fail"),
-        }
-        let broken = world.with(network);
+        let broken = world.with(world.network.clone().broken());
         Self {
             world,
             broken,

@@ -136,6 +136,21 @@ fn what_a_killed_add_left_goes_whole_wherever_it_is() {
     });
 }
 
+/// A failed ADD in one namespace; the next one, in another, was killed before it could do anything; DEL knows of that only.
+#[test]
+fn del_takes_down_what_a_failed_add_left_in_another_namespace() {
+    on_each(networks(), Side::Ours, |_, world| {
+        let before = world.host();
+        let (first, second) = (world.net.container(), world.net.container());
+        let target = Target::of(&first);
+        world.with(world.network.clone().broken()).add(&target).expect_err("ADD of a broken chain");
+        assert!(world.has_interface(&target), "{}: there is nothing to leave", world.network.label);
+        let elsewhere = moved(&target, &second);
+        world.del(&elsewhere, &Value::Null).expect("DEL");
+        assert_eq!(world.left(&before, &target), "", "{}", world.network.label);
+    });
+}
+
 /// What the ledger says of everybody.
 fn ledger() -> String {
     let shelves = fs::read_dir("/run/cnibox/attachments").into_iter().flatten().flatten();

@@ -49,6 +49,17 @@ impl Network {
         &mut self.plugins[main]
     }
 
+    /// The same with a last plugin that is refused, by the kernel or by itself, after everything before it has succeeded.
+    pub(crate) fn broken(mut self) -> Self {
+        let last = self.plugins.len() - 1;
+        match self.kind(last) {
+            "portmap" => self.ports = json!([{"hostPort": 70_000, "containerPort": 80, "protocol": "tcp"}]),
+            "tuning" => self.plugins[last]["mac"] = json!("01:00:5e:00:00:01"),
+            other => panic!("nobody knows how to make {other} fail"),
+        }
+        self
+    }
+
     /// Whether the host has an end of the container's interface, which says whose it is.
     pub(crate) fn has_host_end(&self) -> bool {
         ["bridge", "ptp"].contains(&self.kind(self.main()))
