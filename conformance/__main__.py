@@ -12,12 +12,14 @@ import sys
 import time
 
 from . import full_kernel, kept, needs, self_test
+from .accepted import Accepted
 from .known import Known
 from .report import Table
 from .runtimes import lane as runtimes
 from .runtimes.nomad import lane as nomad
 from .side_by_side import lane as side_by_side
 from .side_by_side import random_chains, swap
+from .side_by_side.judge import Judge
 from .upstream import lane as upstream
 from .upstream.cache import Cache
 from .upstream.debian import LabError
@@ -37,6 +39,7 @@ class Lab:
         self.reference = Cache().ready().reference
         self.bin = self.reference if args.bin == REFERENCE else os.path.abspath(args.bin or built())
         self.known = Known()
+        self.accepted = Accepted(args.renew_accepted)
 
     def upstream(self):
         """Upstream's suites on this kernel."""
@@ -44,15 +47,15 @@ class Lab:
 
     def side_by_side(self):
         """Scenarios beside the Go plugins."""
-        return [side_by_side.run(self.bin, self.reference, self.known, self.only, share=self.share)]
+        return side_by_side.run(self.bin, self.reference, self.judge(), self.only, share=self.share)
 
     def random(self):
         """Random chains beside the Go plugins."""
-        return [random_chains.run(self.bin, self.reference, self.known, self.only, self.seed, self.count)]
+        return random_chains.run(self.bin, self.reference, Judge(self.known), self.only, self.seed, self.count)
 
     def swap(self):
         """Scenarios mixed with the Go plugins."""
-        return [swap.run(self.bin, self.reference, self.known, self.only, share=self.share)]
+        return swap.run(self.bin, self.reference, self.judge(), self.only, share=self.share)
 
     def runtimes(self):
         """Real runtimes, in short where only a share of everything is wanted."""
@@ -62,11 +65,15 @@ class Lab:
 
     def full_kernel(self):
         """What needs a complete kernel, in one."""
-        return full_kernel.run(self.bin, self.reference, os.path.join(OUT, "full-kernel"), self.known, self.only, self.share)
+        return full_kernel.run(self.bin, self.reference, os.path.join(OUT, "full-kernel"), self.judge(), self.only, self.share)
 
     def self_test(self):
         """Whether the lab notices broken plugins."""
-        return [self_test.run()]
+        return self_test.run(self.bin, self.judge())
+
+    def judge(self):
+        """Of what lanes find: what was accepted is kept for this checkout's plugins only."""
+        return Judge(self.known, self.accepted if self.bin != self.reference else None)
 
 
 LANES = {"self-test": Lab.self_test, "upstream": Lab.upstream, "side-by-side": Lab.side_by_side, "random": Lab.random,
@@ -96,9 +103,10 @@ def main():
     ap.add_argument("--count", type=int, default=random_chains.COUNT, metavar="N", help="how many random chains (default %(default)s)")
     ap.add_argument("--allow-skip", action="store_true", help="a lane that cannot run is no failure (not under CI=true)")
     ap.add_argument("--update-docs", action="store_true", help="put the tables of these lanes into docs/conformance.md and README.md")
+    ap.add_argument("--renew-accepted", action="store_true", help="write down what is accepted of the scenarios that run as they are now (conformance/accepted)")
     args = ap.parse_args()
     if args.update_docs and not is_whole(args):
-        ap.error("the documents have whole runs of this checkout: --update-docs goes with no --only, --every or --bin")
+        ap.error("the documents have whole runs of this checkout: --update-docs goes with no --only, --every, --seed, --count or --bin")
     unknown = [l for l in args.lanes if l not in LANES]
     if unknown or os.geteuid() != 0:
         ap.error("unknown lane " + unknown[0] if unknown else "must be root (everything runs in namespaces of its own)")
@@ -109,7 +117,7 @@ def main():
 
 def is_whole(args):
     """Whether lanes are run with all that they have, against this checkout."""
-    return not args.only and args.every == 1 and not args.bin
+    return not args.only and args.every == 1 and not args.bin and args.seed == 1 and args.count == random_chains.COUNT
 
 
 class Session:
@@ -162,10 +170,12 @@ class Session:
     def _write(self):
         """The report: lane times first, then every table."""
         os.makedirs(OUT, exist_ok=True)
+        self.lab.accepted.write()
         # Some lines are of use in one lane only, or in the full kernel.
         if is_whole(self.args) and not self.args.lanes:
-            for unused in self.lab.known.unused({"side-by-side"}):
-                print("note: " + unused)
+            for unused in self.lab.known.unused():
+                print("FAIL " + unused)
+                self.failed = True
         with open(os.path.join(OUT, "report.md"), "w") as f:
             f.write("# Conformance report\n\nWritten by `scripts/conformance`.\n\n")
             f.write("\n".join([self.times.markdown()] + self.sections))

@@ -4,8 +4,8 @@
 A line is `- suite | what | reason`. For an upstream suite `what` is a part of
 the spec's name. For `side-by-side` it is `scenario: path`, both with `*` and
 `?` as wildcards, matched against the scenario's name and the difference's place
-(also with ` (reference only)` behind it where ours has nothing, and with
-` (reference: what it has there)`).
+(also with ` (reference only)` behind it where ours has nothing, ` (ours only)` where the reference has,
+` (reference: what it has there)`, and only with ` (undone)` where an ADD that failed took back what the reference leaves).
 Lines that explain nothing any more are reported, so the page cannot rot.
 """
 import fnmatch
@@ -27,14 +27,19 @@ class Known:
             if len(parts) != 3 or not all(parts):
                 raise ValueError("%s:%d: expected `- suite | what | reason`" % (page, n))
             self.lines.append({"suite": parts[0], "what": parts[1], "reason": parts[2], "line": n, "used": False})
+            self.lines[-1]["pattern"] = re.compile(fnmatch.translate(parts[1].replace("[", "[[]")), re.S)
 
-    def accepts(self, suite, what):
-        """The reason why WHAT may differ in SUITE, or None."""
+    def line(self, suite, what):
+        """The number of the line that says why WHAT may differ in SUITE, or None."""
         for entry in self.lines:
             if entry["suite"] == suite and _matches(entry, what):
                 entry["used"] = True
-                return entry["reason"]
+                return entry["line"]
         return None
+
+    def text(self, number):
+        """What the line of this number is about."""
+        return next(e["what"] for e in self.lines if e["line"] == number)
 
     def used(self):
         """The numbers of the lines that were of use."""
@@ -45,13 +50,13 @@ class Known:
         for entry in self.lines:
             entry["used"] |= entry["line"] in numbers
 
-    def unused(self, suites):
-        """Lines about SUITES that explained nothing."""
+    def unused(self):
+        """Lines that explained nothing."""
         return ["known-differences.md:%d: explains nothing any more: %s" % (e["line"], e["what"])
-                for e in self.lines if e["suite"] in suites and not e["used"]]
+                for e in self.lines if not e["used"]]
 
 
 def _matches(entry, what):
     if entry["suite"] == "side-by-side":
-        return re.fullmatch(fnmatch.translate(entry["what"].replace("[", "[[]")), what, re.S) is not None
+        return entry["pattern"].fullmatch(what) is not None
     return entry["what"] in what

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 
-from ..side_by_side import netns, observe
+from ..side_by_side import netns, packet_filter
 from ..side_by_side.scenarios import OUTSIDE
 
 ROOTFS = "/run/lab/rootfs"
@@ -132,7 +132,7 @@ def left_over(reservations):
         for line in shell(program).splitlines():
             if re.search(r"CNI-DN-|CNI-[0-9a-f]{24}|-[sd] (10\.\d+\.\d+\.\d+/32|fd[0-9a-f:]+/128)", line):
                 out.append(program + ": " + line)
-    out += ["nft: " + json.dumps(r["expr"]) for t in observe.nft(shell("nft -j list ruleset")).values() for k, rules in t.items() if k.endswith(" rules")
+    out += ["nft: " + json.dumps(r["expr"]) for t in packet_filter.nft(shell("nft -j list ruleset")).values() for k, rules in t.items() if k.endswith(" rules")
             for r in rules if r.get("comment")]
     for directory in (reservations, "/var/lib/cni/results"):
         for name in os.listdir(directory) if os.path.isdir(directory) else ():

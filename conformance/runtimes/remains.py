@@ -4,7 +4,7 @@ import json
 import os
 import re
 
-from ..side_by_side import observe
+from ..side_by_side import packet_filter
 from . import host
 
 FOLDERS = ("/var/lib/cni", "/run/cni", "/run/cnibox", "/run/netns", "/run/firewalld")
@@ -22,7 +22,7 @@ def seen():
             if line.startswith(("-A", ":")):
                 out.add("%s %s %s" % (program, table, re.sub(r" \[\d+:\d+\]$", "", line)))
     out |= {"nft %s: %s: %s" % (name, kind, json.dumps(item, sort_keys=True))
-            for name, table in observe.nft(host.shell("nft -j list ruleset")).items() for kind, items in table.items()
+            for name, table in packet_filter.nft(host.shell("nft -j list ruleset")).items() for kind, items in table.items()
             for item in (items if isinstance(items, list) else [items])}
     return out | {"file " + path for path in _files()}
 

@@ -40,21 +40,20 @@ class Caller:
         return env
 
     def chain(self, verb, step, conf, capabilities):
-        """All plugins of a conflist, in the order of the verb; the list of their calls."""
-        calls, key = [], (conf.get("name"), step["id"], step["if"])
+        """All plugins of a conflist, in the order of the verb; their calls, each when it is done."""
+        key = (conf.get("name"), step["id"], step["if"])
         previous = None if verb == "ADD" else self.results.get(key)
         plugins = conf["plugins"][::-1] if verb == "DEL" else conf["plugins"]
         for plugin in plugins:
             stdin = json.dumps(inject(plugin, conf, capabilities, previous, step.get("add", {})))
             call = self.call(plugin["type"], self.environment(verb, step), stdin)
-            calls.append(call)
+            yield call
             if call["exit"] != 0:
                 break
             if verb == "ADD":
                 previous = call["stdout"][0] if call["stdout"] else None
         else:
             self._remember(verb, key, previous)
-        return calls
 
     def _remember(self, verb, key, result):
         if verb == "ADD":

@@ -31,6 +31,13 @@ class Run:
             self.callers[key] = Caller(BIN[key], results, self.scenario.get("env", {}))
         self.choose = chooser(job.get("by", "a"))
         self.namespaces = ["host"]
+        # /tmp as /etc and /var/lib are already: a layer in memory has what is changed there.
+        _must("mkdir -p /run/lab/t/u /run/lab/t/w && mount -t overlay -o lowerdir=/tmp,upperdir=/run/lab/t/u,workdir=/run/lab/t/w overlay /tmp")
+        self.observer = observe.Observer()
+
+    def observe(self):
+        """The state of everything that exists."""
+        return self.observer.state(self.namespaces)
 
     def run(self):
         """Prepares the host, does the steps; the list of their records."""
@@ -39,13 +46,14 @@ class Run:
         steps = list(map(expand, self.scenario["steps"]))
         if [s.get("do") for s in steps[:2]] == ["ADD", "DEL"]:
             # An ADD that may fail: then this is what undoing it leads back to.
-            out.append({"step": START, "state": observe.state(self.namespaces, self.scenario.get("conntrack"))})
+            out.append({"step": START, "state": self.observe()})
         for step in steps:
             record = {"step": title(step)}
-            record.update(self._step(step))
+            parts = []
+            record.update(self._step(step, parts))
             if step.get("observe", True):
-                record["state"] = observe.state(self.namespaces, self.scenario.get("conntrack"))
-            out.append(record)
+                record["state"] = self.observe()
+            out += [{"step": record["step"], "part": plugin, "state": state} for plugin, state in parts] + [record]
         return out
 
     def _prepare(self):
@@ -59,7 +67,8 @@ class Run:
         for command in self.scenario["host"]:
             _must(command)
 
-    def _step(self, step):
+    def _step(self, step, parts=None):
+        """Does a step; PARTS gets (plugin, state) after each plugin of a DEL but the last."""
         if "sh" in step:
             with netns.inside(step.get("in", "host")):
                 p = subprocess.run(["sh", "-c", step["sh"]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -74,17 +83,26 @@ class Run:
         caller = self.callers[self.choose(step)]
         if "call" in step:
             env = caller.environment(step["do"], step)
-            return {"calls": [_quiet(caller.call(step["call"], env, step["stdin"]), step)]}
+            call = caller.call(step["call"], env, step["stdin"])
+            return {"calls": [_told(call, step, env, step["stdin"])]}
         conf = self.scenario["confs"][step.get("conf", "")]
-        calls = caller.chain(step["do"], step, conf, step.get("caps", self.scenario.get("caps", {})))
-        return {"calls": [_quiet(c, step) for c in calls]}
+        capabilities = step.get("caps", self.scenario.get("caps", {}))
+        env, calls = caller.environment(step["do"], step), []
+        for call in caller.chain(step["do"], step, conf, capabilities):
+            # What the plugins behind undid is not to be seen any more when the interface is gone.
+            if step["do"] == "DEL" and parts is not None and step.get("observe", True) and not call["exit"] and len(calls) + 1 < len(conf["plugins"]):
+                parts.append((call["plugin"], self.observe()))
+            calls.append(_told(call, step, env, conf.get("name")))
+        return {"calls": calls}
 
 
-def _quiet(call, step):
-    """stderr is for people, apart from the about text and what a step asks for."""
+def _told(call, step, env, network):
+    """A call with its verb and whose attachment it was about. stderr is for people, apart from the about text and what a
+    step asks for."""
     if not step.get("stderr"):
         del call["stderr"]
-    return call
+    whose = [str(network), env.get("CNI_CONTAINERID"), env.get("CNI_IFNAME")]
+    return dict(call, verb=env.get("CNI_COMMAND"), whose=whose)
 
 
 def expand(step):

@@ -10,12 +10,11 @@ import sys
 from .. import sandbox
 from ..report import Table
 from ..upstream.debian import LabError
-from . import compare, normal
+from . import compare, normal, notes
 from .scenarios import everything
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SHOWN = 8
-PARALLEL = 3  # a scenario waits about as long as it computes
+PARALLEL = 4  # a scenario waits as long as it computes
 
 
 def execute(job):
@@ -38,7 +37,8 @@ def played(scenario, bins, by="a"):
 
 def differences(scenario, ours, reference):
     """What OURS (a directory) does differently from REFERENCE in a scenario."""
-    return compare.records(played(scenario, {"a": ours}), played(scenario, {"a": reference}), scenario)
+    mine = played(scenario, {"a": ours})
+    return notes.problems(mine, alone=True) + compare.records(mine, played(scenario, {"a": reference}))
 
 
 def features():
@@ -54,16 +54,16 @@ def chosen(only, without=None):
     return [s for s in out if here.issuperset(s["needs"]) and not (without is not None and set(without).issuperset(s["needs"]))]
 
 
-def run(bindir, reference, known, only=(), without=None, share=slice(None)):
-    """The lane; returns (table, list of shortfalls). In the full kernel WITHOUT are the features of the running one; of
+def run(bindir, reference, judge, only=(), without=None, share=slice(None)):
+    """The lane; returns pairs of a table and its shortfalls. In the full kernel WITHOUT are the features of the running one; of
     the scenarios SHARE is taken."""
     scenarios = chosen(only, without)[share]
-    tally, problems = Tally(title("Side by side with the Go plugins", without, share)), []
+    tally, problems = Tally(title("Side by side with the Go plugins", without, share), judge), []
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
         jobs = [(s, pool.submit(differences, s, bindir, reference)) for s in scenarios]
         for scenario, job in jobs:
-            problems += tally.judge(scenario, job, known)
-    return tally.table(), problems
+            problems += tally.add(scenario, job)
+    return tally.outcome(problems)
 
 
 def title(what, without, share):
@@ -73,43 +73,39 @@ def title(what, without, share):
     return what + where + part
 
 
-def _listed(name, found):
-    """One text per difference; a link that is missing is many, so the tail is only counted."""
-    out = ["%s: %s" % (name, d) for d in found[:SHOWN]]
-    if len(found) > SHOWN:
-        out.append("%s: and %d more differences" % (name, len(found) - SHOWN))
-    return out
-
-
 class Tally:
-    """Counts per group of scenarios, for the report."""
+    """Counts per group of scenarios and per line of the page, for the report."""
 
-    def __init__(self, title):
-        self.title = title
-        self.groups = collections.OrderedDict()
+    def __init__(self, title, judge):
+        self.title, self.judge = title, judge
+        self.groups, self.lines = collections.OrderedDict(), collections.Counter()
 
-    def judge(self, scenario, job, known, label=""):
-        """Shortfalls of one finished scenario; differences the page explains are only counted."""
+    def add(self, scenario, job, label=""):
+        """Shortfalls of one finished scenario."""
         group = self.groups.setdefault(scenario["name"].split("/")[0] + label, collections.Counter())
         group["scenarios"] += 1
         group["steps"] += len(scenario["steps"])
         try:
-            found = job.result()
+            problems, explained = self.judge.judge(scenario, label, job.result())
         except (LabError, ValueError, KeyError) as e:
-            group["failed"] += 1
-            return ["%s: did not run: %s" % (scenario["name"], e)]
-        names = {scenario["name"], scenario.get("known", scenario["name"])}
-        open_ = [d for d in found if not any(known.accepts("side-by-side", "%s: %s" % (name, place))
-                                             for place in d.places() for name in names)]
-        group["accepted"] += len(found) - len(open_)
-        group["failed" if open_ else "equal"] += 1
-        return _listed(scenario["name"] + label, open_)
+            problems, explained = ["%s: did not run: %s" % (scenario["name"], e)], {}
+        group["different" if problems else "accepted" if explained else "equal"] += 1
+        group["pairs"] += len(explained)
+        self.lines.update(explained.keys())
+        return problems
 
-    def table(self):
-        """One row per group."""
-        table = Table(self.title, ["scenarios of", "run", "steps", "equal", "different", "accepted differences"])
-        for name, c in self.groups.items():
-            table.add(name, c["scenarios"], c["steps"], c["equal"], c["failed"], c["accepted"])
-        total = sum(self.groups.values(), collections.Counter())
-        table.add("all", total["scenarios"], total["steps"], total["equal"], total["failed"], total["accepted"])
-        return table
+    def tables(self):
+        """One row per group, and one per line that explained something."""
+        groups = Table(self.title, ["scenarios of", "run", "steps", "equal", "equal but for what is accepted", "different", "scenarios times lines"])
+        rows = list(self.groups.items()) + [("all", sum(self.groups.values(), collections.Counter()))]
+        for name, c in rows:
+            groups.add(name, c["scenarios"], c["steps"], c["equal"], c["accepted"], c["different"], c["pairs"])
+        lines = Table(self.title + ": what was accepted", ["line", "scenarios"])
+        for line, scenarios in sorted(self.lines.items()):
+            lines.add("`%s`" % self.judge.known.text(line).replace("|", "\\|"), scenarios)
+        return groups, lines
+
+    def outcome(self, problems):
+        """The tables, with the shortfalls at the first."""
+        groups, lines = self.tables()
+        return [(groups, problems), (lines, [])]

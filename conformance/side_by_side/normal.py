@@ -16,9 +16,12 @@ FIXED_MACS = {"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "01:80:c2:00:00:00"}
 # (a port's "state" follows its carrier).
 LINK_NOISE = {"ifindex", "link_index", "link_netnsid", "operstate", "ifname", "gso_max_size", "gso_max_segs",
               "tso_max_size", "tso_max_segs", "gro_max_size", "gso_ipv4_max_size", "gro_ipv4_max_size"}
-BRIDGE_NOISE = re.compile(r"timer$|^(bridge_id|root_id|designated_.*|id|no|state|root_port|root_path_cost|topology_.*|config_pending)$")
+BRIDGE_NOISE = re.compile(r"timer$|^(bridge_id|root_id|designated_.*|no|state|root_port|root_path_cost|topology_.*|config_pending)$")
 CARRIER_FLAGS = {"LOWER_UP", "NO-CARRIER", "RUNNING"}
 ROUTE_FLAGS = {"linkdown", "dead", "offload", "trap"}
+FIRST_CHOSEN_PORT = 32768
+# The groups that addresses join by themselves.
+MULTICAST = re.compile("33:33:|01:00:5e:")
 # Sysctls that hold a clock, a generated secret, or follow the carrier.
 SYSCTL_NOISE = re.compile(r"/(stable_secret|mc_forwarding)$")
 
@@ -82,6 +85,11 @@ def _float_bridges(steps):
         if _is_bridge(link) and "VETH" in link["address"]:
             link["address"] = "MAC(a port)"
     for step in steps:
+        for namespace, part in step.get("state", {}).items():
+            for entry in part["fdb"] if namespace != "files" else ():
+                if entry["ifname"] in bridges and "VETH" in entry["mac"]:
+                    entry["mac"] = "MAC(a port)"
+    for step in steps:
         for call in step.get("calls", []):
             for document in call["stdout"]:
                 for interface in document.get("interfaces") or () if isinstance(document, dict) else ():
@@ -94,15 +102,46 @@ def _namespace(part):
     part["routes"] = sorted(filter(None, map(_route, part["routes"])))
     part["rules"] = sorted(json.dumps(r, sort_keys=True) for r in part["rules"])
     part["sysctl"] = {k: v for k, v in part["sysctl"].items() if not SYSCTL_NOISE.search(k)}
-    for entry in sum(part["qdiscs"].values(), []):
-        for action in entry.get("options", {}).get("actions", ()):
-            del action["index"]  # of the host's whole list of actions
-    if "vlans" in part:
-        part["vlans"] = {v["ifname"]: v.get("vlans") for v in part["vlans"]}
-    if "conntrack" in part:
-        # Protocol 2 is the kernel's own IGMP, sent when a bridge has been up for a while.
-        part["conntrack"] = sorted(re.sub(r"(?<=\d) \d+ (?=src=)|\b(id|use|mark)=\d+", " ", l) for l in part["conntrack"]
-                                   if not l.startswith("unknown  2 "))
+    part["mdb"] = _lines(e for bridge in part["mdb"] for e in bridge.get("mdb", []) if e.get("state") == "permanent")
+    part["neighbours"], part["proxies"] = _lines(part["neighbours"]), _lines(part["proxies"])
+    part["conntrack"] = sorted(filter(None, map(_connection, part["conntrack"])))
+    _attribute(part)
+
+
+def _attribute(part):
+    """Puts what is a link's with the link, as it comes and goes with it."""
+    links = part["links"]
+    for name, entries in part.pop("qdiscs").items():
+        for entry in entries:
+            for action in entry.get("options", {}).get("actions", ()):
+                del action["index"]  # of the host's whole list of actions
+        links[name]["qdiscs"] = entries
+    for entry in part.pop("vlans"):
+        links[entry["ifname"]]["vlans"] = entry.get("vlans")
+    # Of forwarding entries and groups, those that somebody set.
+    for entry in part.pop("fdb"):
+        if not MULTICAST.match(entry["mac"]) and entry.get("state") in ("permanent", "static"):
+            links[entry["ifname"]].setdefault("fdb", []).append(json.dumps(entry, sort_keys=True))
+    for key in list(part["sysctl"]):
+        _, family, kind, name, *rest = key.split("/", 4) + [None, None]
+        if kind in ("conf", "neigh") and name in links:
+            links[name].setdefault("sysctl", {})["/".join((family, kind, rest[0]))] = part["sysctl"].pop(key)
+    for link in links.values():
+        link.get("fdb", []).sort()
+
+
+def _connection(line):
+    """A connection's protocol, addresses and ports, without state and timers. None for protocol 2, the kernel's own IGMP, sent
+    when a bridge has been up for a while, and for the lab's own traffic, from ports that the kernel chose: how long that
+    stays is a matter of timing."""
+    ports = map(int, re.findall(r"port=(\d+)", line))
+    if line.startswith("unknown  2 ") or any(port >= FIRST_CHOSEN_PORT for port in ports):
+        return None
+    return " ".join([line.split()[0]] + re.findall(r"\b(?:src|dst|sport|dport|type|code)=\S+", line))
+
+
+def _lines(entries):
+    return sorted(json.dumps(e, sort_keys=True) for e in entries)
 
 
 def _link(link):
@@ -111,7 +150,9 @@ def _link(link):
     info = json.loads(json.dumps(link.get("linkinfo", {})))
     for key in ("info_data", "info_slave_data"):
         if key in info:
-            info[key] = {k: v for k, v in info[key].items() if not BRIDGE_NOISE.search(k)}
+            # A port's id is its number; a VLAN's is what was asked for.
+            numbered = key == "info_slave_data"
+            info[key] = {k: v for k, v in info[key].items() if not BRIDGE_NOISE.search(k) and not (numbered and k == "id")}
     out["linkinfo"] = info
     out["addr_info"] = {"%s/%s" % (a["local"], a["prefixlen"]): _address(a) for a in link.get("addr_info", [])
                         if not a["local"].startswith("fe80:")}

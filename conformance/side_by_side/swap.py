@@ -8,7 +8,7 @@ done it all.
 import concurrent.futures
 import re
 
-from . import lane
+from . import lane, notes
 from .compare import START, Difference, records
 from .lane import PARALLEL, Tally
 from .scenarios import chains, scenario
@@ -24,11 +24,11 @@ TURNS = {
 MANY = ["c%d" % n for n in range(1, 9)]
 
 
-def run(bindir, reference, known, only=(), without=None, share=slice(None)):
-    """The lane; returns (table, list of shortfalls). In the full kernel WITHOUT are the features of the running one; of
+def run(bindir, reference, judge, only=(), without=None, share=slice(None)):
+    """The lane; returns pairs of a table and its shortfalls. In the full kernel WITHOUT are the features of the running one; of
     the scenarios SHARE is taken."""
     scenarios = [s for s in lane.chosen(only, without) if s.get("swap")][share]
-    tally, problems = Tally(lane.title("Swapped with the Go plugins", without, share)), []
+    tally, problems = Tally(lane.title("Swapped with the Go plugins", without, share), judge), []
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
         controls = {s["name"]: pool.submit(lane.played, s, {"a": reference, "b": reference}) for s in scenarios}
         jobs = [(s, label, pool.submit(_differences, s, bindir, reference, rule, controls[s["name"]]))
@@ -36,12 +36,13 @@ def run(bindir, reference, known, only=(), without=None, share=slice(None)):
         if without is None:
             jobs += [(s, " (both at once)", pool.submit(_together, s, bindir, reference)) for s in together()]
         for s, label, job in jobs:
-            problems += tally.judge(s, job, known, label)
-    return tally.table(), problems
+            problems += tally.add(s, job, label)
+    return tally.outcome(problems)
 
 
 def _differences(s, ours, reference, rule, control):
-    return records(lane.played(s, {"a": ours, "b": reference}, rule), control.result(), s)
+    mine = lane.played(s, {"a": ours, "b": reference}, rule)
+    return notes.problems(mine, alone=False) + records(mine, control.result())
 
 
 def together():
@@ -61,7 +62,7 @@ def _port(container):
 def _together(s, ours, reference):
     """Order is chance here, so this looks at what must hold anyway."""
     turns = {c: "ab"[n % 2] for n, c in enumerate(["c0"] + MANY)}
-    steps = [step for step in lane.played(s, {"a": ours, "b": reference}, turns) if step["step"] != START]
+    steps = [step for step in lane.played(s, {"a": ours, "b": reference}, turns) if step["step"] != START and "part" not in step]
     out = []
     for step in steps:
         for call in step["calls"]:
@@ -79,7 +80,7 @@ def _together(s, ours, reference):
 def _shared(state):
     """What stays of a host after all containers went, by place; without what chance decides."""
     host, files = state["host"], state["files"]
-    out = {"iptables": host["iptables"], "ip6tables": host["ip6tables"], "nft": host["nft"],
+    out = {"iptables": host.get("iptables"), "ip6tables": host.get("ip6tables"), "nft": host["nft"],
            "links": sorted(host["links"]), "routes": [r for r in host["routes"] if "anycast" not in r]}
     out.update({path: f.get("mode") for path, f in files.items() if not re.search(r"last_reserved_ip", path)})
     return out

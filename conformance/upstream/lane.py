@@ -18,7 +18,7 @@ from ..report import Table
 from . import overlay
 from .cache import Cache
 from .debian import LabError
-from .results import shortfalls
+from .results import anomalies, shortfalls
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PARALLEL = 2
@@ -103,8 +103,8 @@ def _judge(suite, res, control, known):
     out = []
     if res.get("error") or res["timed_out"]:
         out.append("%s: %s" % (suite, res.get("error") or "timed out"))
-    for name, why in shortfalls(res, control):
-        if not known.accepts(suite, name):
+    for name, why in shortfalls(res, control) + anomalies(res, control):
+        if known.line(suite, name) is None:
             out.append("%s: %s [%s]" % (suite, name, why))
     return out
 

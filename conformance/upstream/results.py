@@ -64,3 +64,13 @@ def shortfalls(res, control):
         elif mine["class"] != "passed":
             out.append((spec["name"], "%s: %s" % (mine["class"], " ".join(mine.get("message", "").split())[:300])))
     return out
+
+
+def anomalies(res, control):
+    """(spec name, why) of oddities of the protocol that the tests themselves may not see, and that the control had not."""
+    theirs = {s["name"]: _oddities(s) for s in control["specs"]}
+    return [(s["name"], oddity) for s in res["specs"] for oddity in sorted(_oddities(s) - theirs.get(s["name"], set()))]
+
+
+def _oddities(spec):
+    return {"%s %s: %s" % (c["plugin"], c["command"], c["anomaly"]) for c in spec.get("calls") or () if c.get("anomaly")}

@@ -7,11 +7,10 @@ A scenario is a dictionary:
   steps       see below
   host        shell commands that prepare the host
   caps        capability arguments (runtimeConfig), given to plugins that declare them
-  better      error codes accepted where the reference says 999
   needs       features (observe.py has them) that a kernel may lack: then it runs in the full kernel
   env         environment of all plugins
   known       the name by which known-differences.md knows it, if not its own
-  conntrack, firewalld   observe conntrack; start a fake firewalld
+  firewalld   start a fake firewalld
   swap        also played with ADD by one set of plugins and the rest by the other
 
 A step is "VERB container [ifname]" or a dictionary with do, c, if, and
@@ -52,7 +51,7 @@ def scenario(name, plugins, steps=SHORT, version="1.0.0", net="net1", **more):
     """A scenario with one conflist (and those in `confs`)."""
     confs = {"": conflist(plugins, version, net)}
     confs.update(more.pop("confs", {}))
-    out = {"name": name, "confs": confs, "steps": list(steps), "host": [], "better": [], "needs": []}
+    out = {"name": name, "confs": confs, "steps": list(steps), "host": [], "needs": []}
     out.update(more)
     out["containers"] = sorted(set(_containers(out["steps"])))
     if "out" in out["containers"]:

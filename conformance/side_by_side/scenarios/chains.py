@@ -76,7 +76,7 @@ SCENARIOS = [
         {"do": "DEL", "id": ID, "env": NOMAD_ENV, "caps": PORTS}, {"do": "DEL", "id": ID, "env": NOMAD_ENV, "caps": PORTS}],
         version="0.4.0", net="nomad", host=NOMAD_HOST),
     scenario("chains/nomad-portmap-fails", nomad(False)[:3] + [dict({"type": "portmap", "markMasqBit": 77}, **CAPABLE)], [
-        {"do": "ADD", "env": NOMAD_ENV, "caps": PORTS}, {"do": "DEL", "env": NOMAD_ENV, "caps": {}}], version="0.4.0", net="nomad", better=[7]),
+        {"do": "ADD", "env": NOMAD_ENV, "caps": PORTS}, {"do": "DEL", "env": NOMAD_ENV, "caps": {}}], version="0.4.0", net="nomad"),
     scenario("chains/kubernetes", CONTAINERD, [{"do": v, "env": {"CNI_ARGS": "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=abc;K8S_POD_UID=1-2"},
                                                 "caps": PORTS} for v in ("ADD", "CHECK", "DEL")], net="k8s"),
     scenario("chains/gc-with-attachments", CONTAINERD, [

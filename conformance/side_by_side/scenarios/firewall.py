@@ -46,12 +46,12 @@ SCENARIOS += [scenario("firewall/" + name, firewall(*ips, **fields), LIFE, versi
 )]
 SCENARIOS += [
     scenario("firewall/no-addresses-isolated", firewall(ingressPolicy="isolated"), LIFE),
-    scenario("firewall/policy-unknown", firewall(V4, ingressPolicy="foo"), FAILS, better=[7]),
-    scenario("firewall/policy-without-interfaces", firewall(V4, interfaces=[], ingressPolicy="isolated"), FAILS, better=[7]),
-    scenario("firewall/policy-null-interface", firewall(V4, interfaces=[None], ingressPolicy="isolated"), FAILS, better=[7]),
-    scenario("firewall/policy-nameless-interface", firewall(V4, interfaces=[{"name": ""}], ingressPolicy="same-bridge"), FAILS, better=[7]),
-    scenario("firewall/no-prevresult", [{"type": "firewall"}], ["ADD c1", "CHECK c1", "DEL c1"], better=[7]),
-    scenario("firewall/prevresult-other-version", firewall(V4, version="0.4.0"), ["ADD c1", "CHECK c1", "DEL c1"], better=[6, 7]),
+    scenario("firewall/policy-unknown", firewall(V4, ingressPolicy="foo"), FAILS),
+    scenario("firewall/policy-without-interfaces", firewall(V4, interfaces=[], ingressPolicy="isolated"), FAILS),
+    scenario("firewall/policy-null-interface", firewall(V4, interfaces=[None], ingressPolicy="isolated"), FAILS),
+    scenario("firewall/policy-nameless-interface", firewall(V4, interfaces=[{"name": ""}], ingressPolicy="same-bridge"), FAILS),
+    scenario("firewall/no-prevresult", [{"type": "firewall"}], ["ADD c1", "CHECK c1", "DEL c1"]),
+    scenario("firewall/prevresult-other-version", firewall(V4, version="0.4.0"), ["ADD c1", "CHECK c1", "DEL c1"]),
     scenario("firewall/admin-chains-of-two", firewall(V4, iptablesAdminChainName="A-ADMIN"), [
         "ADD c1", {"do": "ADD", "conf": "b"}, "CHECK c1", {"do": "DEL", "conf": "b"}, "DEL c1"],
         confs={"b": {"cniVersion": "1.0.0", "name": "net2", "plugins": firewall({"address": "10.22.0.3/16"}, iptablesAdminChainName="B-ADMIN")}}),

@@ -49,6 +49,8 @@ SCENARIOS += [scenario("host-local/" + name, local(**ipam), LIFE, version="1.1.0
 )]
 SCENARIOS += [
     scenario("host-local/full", local(**SMALL), ["ADD c1", "ADD c2", "ADD c3", "ADD c4", "STATUS", "DEL c1", "ADD c4", "DEL c4", "DEL c2", "ADD c1", "ADD c2"]),
+    scenario("host-local/three-ranges-in-a-set", local(**ranges([dict(NET, rangeStart="10.9.0.%d" % n, rangeEnd="10.9.0.%d" % (n + 1)) for n in (9, 5, 7)])),
+             ["ADD c%d" % n for n in range(1, 4)] + ["DEL c2", "DEL c1", "ADD c4", "ADD c5", "ADD c6", "ADD c7", "ADD c8", "ADD c9", "DEL c5", "DEL c3", "ADD c1", "ADD c2"]),
     scenario("host-local/wraps", local(**SMALL), ["ADD c1", "DEL c1", "ADD c1", "DEL c1", "ADD c1", "DEL c1", "ADD c1"]),
     scenario("host-local/wraps-over-gateway", local(**dict(SMALL, gateway="10.9.0.3")), ["ADD c1", "ADD c2", "ADD c3", "DEL c1", "ADD c3"]),
     scenario("host-local/two-interfaces", local(**NET), ["ADD c1 eth0", "ADD c1 eth1", "CHECK c1 eth1", "DEL c1 eth0", "CHECK c1 eth1", "CHECK c1 eth0", "DEL c1 eth1"]),
@@ -85,7 +87,7 @@ CNI = {"args": {"cni": {"ips": ["10.9.0.78/24"]}}}
 CAP = {"capabilities": {"ips": True, "ipRanges": True}}
 SCENARIOS += [
     scenario("host-local/ask-by-args", local(**NET), [asked("10.9.0.77"), "CHECK c1", asked("10.9.0.77", c="c2"), "DEL c1", asked("10.9.0.77/8", c="c2"), asked("10.9.0.79", c="c2"), "DEL c2"]),
-    scenario("host-local/ask-by-args-others-unknown", local(**NET), [{"do": "ADD", "env": {"CNI_ARGS": "IP=10.9.0.77;FOO=bar"}}, {"do": "ADD", "env": {"CNI_ARGS": "FOO=bar;IP=10.9.0.77;IgnoreUnknown=TRUE"}}, "DEL c1"], better=[4, 7]),
+    scenario("host-local/ask-by-args-others-unknown", local(**NET), [{"do": "ADD", "env": {"CNI_ARGS": "IP=10.9.0.77;FOO=bar"}}, {"do": "ADD", "env": {"CNI_ARGS": "FOO=bar;IP=10.9.0.77;IgnoreUnknown=TRUE"}}, "DEL c1"]),
     scenario("host-local/ask-for-gateway", local(**NET), [asked("10.9.0.1"), "DEL c1"]),
     scenario("host-local/ask-outside", local(**NET), [asked("10.8.0.7"), "DEL c1"]),
     scenario("host-local/ask-outside-range", local(**SMALL), [asked("10.9.0.9"), "DEL c1"]),

@@ -39,7 +39,7 @@ def conf(kind, **fields):
 def one(kind, name, fields=None, steps=SHORT, **more):
     """A scenario of one plugin where it has what it needs."""
     _, host, needs = KINDS[kind]
-    more = dict({"host": host, "needs": needs, "better": [4, 5, 6, 7]}, **more)
+    more = dict({"host": host, "needs": needs}, **more)
     return scenario("%s/%s" % (kind, name), [conf(kind, **fields or {})], steps, **more)
 
 
@@ -105,7 +105,7 @@ WRONG = {
     "tap": [("mac", 5), ("multiQueue", 1), ("owner", -1), ("owner", "root"), ("group", 2**32), ("selinuxContext", 5), ("bridge", 5), ("runtimeConfig.mac", 5)] + NUMBERS,
     "host-device": [("device", 5), ("hwaddr", 5), ("kernelpath", 5), ("pciBusID", 5), ("DPDKMode", 5), ("runtimeConfig.deviceID", 5)],
 }
-SCENARIOS += [wrong_types(kind + "/wrong-types", conf(kind, **fake(ONE)), WRONG[kind], host=KINDS[kind][1], needs=KINDS[kind][2], better=[6, 7]) for kind in KINDS]
+SCENARIOS += [wrong_types(kind + "/wrong-types", conf(kind, **fake(ONE)), WRONG[kind], host=KINDS[kind][1], needs=KINDS[kind][2]) for kind in KINDS]
 
 
 def args(text, verbs=("ADD", "CHECK", "DEL")):

@@ -11,6 +11,9 @@ SCENARIOS = [scenario("loopback/version-%s" % v, [LO], LIFE, version=v) for v in
     scenario("loopback/no-version", [LO], LIFE, version=None),
     scenario("loopback/ifname-ignored", [LO], ["ADD c1 anything", "CHECK c1 anything", "DEL c1 anything"]),
     scenario("loopback/prevresult-passed-through", [dict(LO, prevResult=PREVIOUS)], version="1.1.0"),
+    scenario("loopback/prevresult-of-1.1", [dict(LO, prevResult=dict(PREVIOUS, cniVersion="1.1.0", interfaces=[
+        {"name": "x0", "mac": "02:00:00:00:00:01", "mtu": 1400, "sandbox": "/somewhere", "socketPath": "/run/a.sock", "pciID": "0000:00:1f.6"}],
+        routes=[{"dst": "0.0.0.0/0", "mtu": 1400, "advmss": 1300, "priority": 5, "table": 7, "scope": 0}]))], version="1.1.0"),
     scenario("loopback/prevresult-of-0.4", [dict(LO, prevResult=dict(PREVIOUS, cniVersion="0.4.0", ips=[
         {"version": "4", "address": "10.1.2.3/24", "interface": 0}]))], version="0.3.1"),
     scenario("loopback/ipam-and-dns-ignored", [dict(LO, ipam={"type": "nope"}, dns={"domain": "x"})]),
