@@ -74,7 +74,7 @@ SCENARIOS += [
     behind(PTP, "promisc-not-asked", tuning(mtu=1400), ["ADD c1", sh("ip link set eth0 promisc on"), "CHECK c1", "DEL c1"]),
     # Promiscuous for the bridge's sake, without the flag: what DEL restores is what the reference has backed up.
     scenario("tuning/promisc-of-a-port", [PTP], ["ADD c1", sh("ip link add br7 type bridge && ip link set eth0 master br7")] +
-             [{"do": v, "conf": "alone", "add": {"prevResult": BEFORE}} for v in ("ADD", "DEL")] + ["DEL c1"], confs={"alone": conflist([tuning(promisc=False, mtu=1400)])}),
+             [{"do": v, "conf": "alone", "add": {"prevResult": BEFORE}} for v in ("ADD", "DEL")] + ["DEL c1"], confs={"alone": conflist([tuning(promisc=True, mtu=1400)])}),
     behind(PTP, "backup-gone", tuning(**MANY), ["ADD c1", {"sh": "rm -r /run/cni/tuning"}, "DEL c1"]),
     behind(PTP, "backup-garbage", tuning(**MANY), ["ADD c1", {"sh": "echo nonsense > /run/cni/tuning/c1_eth0.json"}, "DEL c1", "DEL c1"]),
     behind(PTP, "backup-there", tuning(mtu=1400), [sh("mkdir -p /run/cni/tuning && echo '{\"mtu\": 1234}' > /run/cni/tuning/c1_eth0.json", "host"), "ADD c1", "DEL c1"]),
