@@ -175,6 +175,7 @@ fn del(verbs: &Verbs, input: &Input<'_>, mut args: DelArgs, sys: &mut Sys<'_>) -
     if verbs.role == Role::Interface
         && let Some(netns) = sys.elsewhere_begins(args.netns.as_ref())?
     {
+        // Never an address without its link: what cannot be taken down there keeps its address.
         let elsewhere = DelArgs { attachment: args.attachment.clone(), netns: Some(netns) };
         (verbs.del)(input, elsewhere, sys)?;
         sys.elsewhere_taken_down();

@@ -59,23 +59,31 @@ impl Sys<'_> {
 
     /// Where a dead attempt at the attachment has its interface, if that is another namespace than the one at `netns` that
     /// the runtime names: an ADD that was killed before it could take it down. What DEL of the plugin takes down there goes
-    /// without its addresses, until [`Sys::elsewhere_taken_down`] says that it has gone.
+    /// without its addresses, until [`Sys::elsewhere_taken_down`] says that it has gone. An interface with an end on the host
+    /// is found by that; one that is not the noted one any more may be anybody's, and stays.
     ///
     /// # Errors
     /// When the kernel does not tell.
     pub fn elsewhere_begins(&mut self, netns: Option<&NetnsPath>) -> Result<Option<NetnsPath>, Failure> {
-        let Some(record) = self.turn.as_ref().map(|turn| turn.record.clone()) else { return Ok(None) };
-        let is_dead = matches!(record.progress, Progress::Begun | Progress::Failed)
-            && !Ledger::of_host().is_held(&record.attachment);
-        let Some(made) = record.namespace.filter(|_| is_dead) else { return Ok(None) };
-        let is_named = netns.is_none_or(|named| named.as_str() == made.path);
-        let Some(path) = NetnsPath::new(&made.path).filter(|_| !is_named && is_where_it_was(&made)) else {
+        let Some(turn) = &mut self.turn else { return Ok(None) };
+        let record = &turn.record;
+        if !matches!(record.progress, Progress::Begun | Progress::Failed) || record.host_link.is_some() {
             return Ok(None);
-        };
-        if let Some(turn) = &mut self.turn {
-            turn.remains = Some(Remains { netns: Some(path.clone()), addresses: None });
         }
-        Ok(Some(path))
+        let (Some(link), Some(made)) = (record.pod_link, &record.namespace) else { return Ok(None) };
+        if netns.is_none_or(|named| named.as_str() == made.path)
+            || Ledger::of_host().is_held(&record.attachment)
+        {
+            return Ok(None);
+        }
+        let Some(there) = reach(made) else { return Ok(None) };
+        let found = there.run(Rtnl::open)??.link_by_index_if_present(link.index)?;
+        if found.is_none_or(|found| found.name != record.attachment.ifname.as_str()) {
+            return Ok(None);
+        }
+        let path = NetnsPath::new(&made.path);
+        turn.remains = path.clone().map(|path| Remains { netns: Some(path), addresses: None });
+        Ok(path)
     }
 
     /// The interface of the dead attempt is gone: from here on DEL is about everything else.

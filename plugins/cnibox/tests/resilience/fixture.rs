@@ -478,8 +478,8 @@ fn inside(net: &Sandbox, id: &str) -> String {
         ip route show table all; ip -6 route show table all; ip neigh show nud permanent; tc qdisc show; \
         nft list ruleset; sysctl net.ipv4.ip_forward net.ipv4.conf.all.forwarding net.ipv4.conf.default.forwarding";
     let listed = net.run("ip", &["netns", "exec", id, "sh", "-ec", list]);
-    // The kernel's own rule appears with the first VRF and stays. GC and DEL without a namespace do not take lo down; tuning's
-    // sysctls stay, as with the reference.
+    // The kernel's own rule appears with the first VRF and stays. GC and DEL without a namespace do not take lo down. (The
+    // sysctls that tuning set stay, as with the reference: they are not looked at.)
     let own =
         |line: &str| line.contains("l3mdev-table") || line.contains("dev lo ") || line.starts_with(" lo:");
     let lines = listed.lines().filter(|line| !own(line));

@@ -151,6 +151,20 @@ fn del_takes_down_what_a_failed_add_left_in_another_namespace() {
     });
 }
 
+/// An interface of the same name that is not the noted one is somebody else's.
+#[test]
+fn del_leaves_what_took_the_place_of_a_failed_add_in_another_namespace() {
+    on_each(vec![networks::stacked(), networks::tap()], Side::Ours, |_, world| {
+        let (first, second) = (world.net.container(), world.net.container());
+        let target = Target::of(&first);
+        world.with(world.network.clone().broken()).add(&target).expect_err("ADD of a broken chain");
+        let replace = "ip link del eth0 && ip link add eth0 type veth peer name other0";
+        world.net.run("ip", &["netns", "exec", &target.id, "sh", "-ec", replace]);
+        world.del(&moved(&target, &second), &Value::Null).expect("DEL");
+        assert!(world.has_interface(&target), "{}", world.network.label);
+    });
+}
+
 /// What the ledger says of everybody.
 fn ledger() -> String {
     let shelves = fs::read_dir("/run/cnibox/attachments").into_iter().flatten().flatten();
