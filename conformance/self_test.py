@@ -99,16 +99,20 @@ def judged(bindir, reference, judge, without=None):
     with concurrent.futures.ThreadPoolExecutor(side_by_side.PARALLEL) as pool:
         controls = dict(zip(names, pool.map(lambda n: side_by_side.played(scenarios[n], {"a": reference}), names)))
         turned = list(pool.map(lambda case: _turns_red(bindir, judge, case, scenarios, controls), cases))
+        # The wrapper by itself must be green, or its cases prove nothing.
+        whole = list(dict.fromkeys(("unbroken", scenario, plugin, "NOTHING", frozenset()) for _, scenario, plugin, *_ in cases))
+        disturbed = list(pool.map(lambda case: _turns_red(bindir, judge, case, scenarios, controls), whole))
     for group in dict.fromkeys(c[0].split(":")[0] for c in cases):
         mine = [ok for ok, c in zip(turned, cases) if c[0].split(":")[0] == group]
         table.add(group, len(mine), sum(mine))
-    return table, ["not noticed: %s: %s: %s of %s: %s" % case for ok, case in zip(turned, cases) if not ok]
+    return table, ["not noticed: %s: %s: %s of %s: %s" % case for ok, case in zip(turned, cases) if not ok] + \
+        ["an unbroken wrapper is red: %s: %s" % case[1:3] for red, case in zip(disturbed, whole) if red]
 
 
 def _turns_red(bindir, judge, case, scenarios, controls):
     """Whether a scenario is red with one plugin of BINDIR broken."""
     _, name, plugin, verb, how = case
-    directory = _directory(bindir, plugin, sabotage.wrapper(os.path.join(bindir, plugin), verb, **how))
+    directory = _directory(bindir, plugin, sabotage.wrapper(os.path.join(bindir, plugin), verb, **dict(how)))
     try:
         mine = side_by_side.played(scenarios[name], {"a": directory})
     finally:

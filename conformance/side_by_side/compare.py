@@ -19,7 +19,7 @@ BRIDGE_MAC = re.compile(r"^state/host/links/(?!VETH)[^/]+/address$")
 
 
 class Difference:
-    """One place where the two records disagree. ROOT: where ours has nothing, the place from which on it has nothing."""
+    """One place where the two records disagree. ROOT: where one side has nothing, the place from which on it has nothing."""
 
     def __init__(self, place, ours, theirs, root=None, undone=False):
         self.place, self.ours, self.theirs, self.root, self.undone = place, ours, theirs, root or place, undone
@@ -30,7 +30,7 @@ class Difference:
 
     def is_detail(self):
         """Whether it is a setting of a link that only ours has: which there are, is the kernel's affair."""
-        return self.theirs == MISSING and bool(SETTING.search(self.place))
+        return self.theirs == MISSING and bool(SETTING.search(self.place)) and not SETTING.search(self.root + "/")
 
     def inside(self):
         """The place without the step, if it is in the state; what one step leaves there the next one finds."""
@@ -47,6 +47,8 @@ class Difference:
             out.append(self.place + " (reference only)")
         if self.theirs == MISSING:
             out.append(self.place + " (ours only)")
+        if isinstance(self.ours, int) and isinstance(self.theirs, int):
+            out.append("%s (ours: %d, reference: %d)" % (self.place, self.ours, self.theirs))
         return out
 
     def __str__(self):
@@ -63,11 +65,11 @@ def records(ours, theirs):
             undone = False
         undone = undone or _failed_add(mine) and _failed_add(other)
         a, b = (_flat(r) for r in _whole_answers(mine, other))
-        there = _prefixes(a)
+        mine_has, other_has = _prefixes(a), _prefixes(b)
         for place in sorted(set(a) | set(b)):
             x, y = a.get(place, MISSING), b.get(place, MISSING)
             if x != y and not place.startswith(NOTES):
-                root = name + "/" + _root(place, there) if x == MISSING else None
+                root = name + "/" + _root(place, mine_has if x == MISSING else other_has) if MISSING in (x, y) else None
                 # An ADD that fails may undo what the reference leaves behind until DEL.
                 as_before = place.startswith("state/") and (x == before.get(place, MISSING) or bool(BRIDGE_MAC.search(place)))
                 out.append(Difference(name + "/" + place, x, y, root, undone and as_before))
