@@ -70,5 +70,5 @@ mod protocol;
 mod request;
 
 pub use plugin::{AddArgs, CheckArgs, Command, DelArgs, GcArgs, Plugin, Request, Role};
-pub use protocol::{BUILD_VERSION, run};
+pub use protocol::{BUILD_VERSION, builtin, run};
 pub use request::{Input, NetConf};

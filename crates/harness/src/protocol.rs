@@ -7,7 +7,7 @@ use cnibox_spec::{
     Attachment, CniResult, CniVersion, Code, ContainerId, ErrorObject, IfName, Json, NetnsPath, NetworkName,
     Verb, VersionNumber, list, print_error, print_passed_on, print_result, quoted_list,
 };
-use cnibox_sys::{Env, Exit, Failure, Host, Sys};
+use cnibox_sys::{Builtin, Env, Exit, Failure, Host, Sys};
 use serde::Deserialize;
 
 use crate::environment::{self, Command};
@@ -19,6 +19,12 @@ pub const BUILD_VERSION: &str = concat!("v1.9.1+cnibox.", env!("CARGO_PKG_VERSIO
 
 /// The most that is read from stdin, in bytes.
 const STDIN_LIMIT: u64 = 2 << 20;
+
+/// A plugin as it stands in a [`Registry`](cnibox_sys::Registry). Those that hand out addresses call no others.
+#[must_use]
+pub const fn builtin<P: Plugin>() -> Builtin {
+    Builtin { name: P::NAME, entry: run::<P>, is_delegate: matches!(P::ROLE, Role::Ipam) }
+}
 
 /// Runs a plugin in `host`. The generic part is thin: the protocol is compiled once.
 pub fn run<P: Plugin>(host: &mut Host<'_>) -> Exit {

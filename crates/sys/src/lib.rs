@@ -12,8 +12,8 @@ mod ledger;
 mod node;
 
 pub use call::{
-    Coded, Entry, Env, Exit, Failure, Host, Place, Pod, PodNotOpen, Registry, Sys, Txn, Undo, UndoStep,
-    lock_within,
+    Builtin, Coded, Entry, Env, Exit, Failure, Host, Place, Pod, PodNotOpen, Registry, Sys, Txn, Undo,
+    UndoStep, lock_within,
 };
 pub use cnibox_netfilter::sweep;
 pub use delegate::DelegateError;

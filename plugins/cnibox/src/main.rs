@@ -12,9 +12,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
-use cnibox_harness::{BUILD_VERSION, Command, Plugin, run};
+use cnibox_harness::{BUILD_VERSION, Command, Plugin, builtin};
 use cnibox_spec::{Code, ErrorObject, print_error};
-use cnibox_sys::{Entry, Env, Host, Registry, sweep};
+use cnibox_sys::{Builtin, Entry, Env, Host, Registry, sweep};
 
 use nix::sys::signal::{SigSet, Signal};
 
@@ -28,7 +28,7 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 /// The only list of plugins that ships, sorted by name.
 macro_rules! plugins {
     ($($plugin:ty),* $(,)?) => {
-        static PLUGINS: &[(&str, Entry)] = &[$((<$plugin as Plugin>::NAME, run::<$plugin>)),*];
+        static PLUGINS: &[Builtin] = &[$(builtin::<$plugin>()),*];
         /// What plugins do besides the protocol, by plugin.
         static COMMANDS: &[(&str, &[Command])] =
             &[$((<$plugin as Plugin>::NAME, <$plugin as Plugin>::COMMANDS)),*];
@@ -96,7 +96,7 @@ fn command(name: &OsStr, word: &OsStr) -> Option<fn(&[OsString]) -> u8> {
 /// The plugin of exactly this name, also in the form that BuildKit looks for.
 fn plugin_named(registry: Registry, name: &OsStr) -> Option<Entry> {
     let name = name.to_str()?;
-    registry.find(name.strip_prefix("buildkit-cni-").unwrap_or(name))
+    registry.find(name.strip_prefix("buildkit-cni-").unwrap_or(name)).map(|plugin| plugin.entry)
 }
 
 fn operate(args: &[OsString]) -> ExitCode {
@@ -104,7 +104,7 @@ fn operate(args: &[OsString]) -> ExitCode {
         out: &mut std::io::stdout().lock(),
         err: &mut std::io::stderr().lock(),
         env: std::env::vars_os().collect(),
-        plugins: PLUGINS.iter().map(|(name, _)| *name).collect(),
+        plugins: PLUGINS.iter().map(|plugin| plugin.name).collect(),
         version: BUILD_VERSION,
     };
     ExitCode::from(operator::run(args, &mut console))
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     fn names() -> Vec<&'static str> {
-        PLUGINS.iter().map(|(name, _)| *name).collect()
+        PLUGINS.iter().map(|plugin| plugin.name).collect()
     }
 
     #[test]

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a daemon remembers of its leases, one file each below `/run/cnibox/dhcp`: its successor goes on with them, and
 //! DEL can give one back without a daemon. A lease does not outlive the boot, and neither does `/run`.
-//!
-//! Invariant: a file is there whole or not at all, and is on disk when its name is. Links in place of our directories
-//! and files are never followed.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use cnibox_netns::errno::io_text;
 use cnibox_spec::sha512_prefix;
+use cnibox_sys::PrivateDir;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -79,14 +76,14 @@ pub(crate) struct StateError {
 /// The leases of the daemon that listens at one path.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
-    dir: PathBuf,
+    dir: PrivateDir,
     socket: String,
 }
 
 impl Store {
     /// `prefix` is in front of every path of the host, `socket` the daemon's path without it.
     pub(crate) fn new(prefix: &str, socket: &str) -> Self {
-        Self { dir: PathBuf::from(format!("{prefix}{ROOT}")), socket: socket.to_owned() }
+        Self { dir: PrivateDir::of_host(prefix).below(DIR), socket: socket.to_owned() }
     }
 
     /// A record for this store.
@@ -96,93 +93,48 @@ impl Store {
 
     /// Writes the record in place of an older one of the attachment.
     pub(crate) fn save(&self, record: &Record) -> Result<(), StateError> {
-        let path = self.path(&record.attachment.name());
-        let failed = |source| StateError { doing: "save lease", path: path.clone(), source };
-        let save = || {
-            self.ensure()?;
-            let mut file = tempfile::Builder::new().prefix(PARTIAL).tempfile_in(&self.dir)?;
-            file.write_all(&serde_json::to_vec(record)?)?;
-            file.as_file().sync_all()?;
-            file.persist(&path).map_err(|error| error.error)?;
-            File::open(&self.dir)?.sync_all()
-        };
-        save().map_err(failed)
+        let file = self.file(&record.attachment.name());
+        let content = serde_json::to_vec(record).map_err(io::Error::from);
+        let saved = content.and_then(|content| self.dir.replace(&file, &content));
+        saved.map(drop).map_err(|source| self.failed("save lease", &file, source))
     }
 
     /// The record of an attachment.
     pub(crate) fn load(&self, name: &str) -> Option<Record> {
-        let is_its = |record: &Record| record.attachment.name() == name;
-        self.is_real().then(|| self.read(&self.path(name)))?.filter(is_its)
+        self.read(&self.file(name)).filter(|record| record.attachment.name() == name)
     }
 
     /// Removes the record of an attachment, if there is one.
     pub(crate) fn forget(&self, name: &str) -> Result<(), StateError> {
-        let path = self.path(name);
-        if !self.is_real() {
-            return Ok(());
-        }
-        match fs::remove_file(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(StateError { doing: "forget lease", path, source })
-            }
-            _ => Ok(()),
-        }
+        let file = self.file(name);
+        let removed = self.dir.remove_if_present(&file);
+        removed.map(drop).map_err(|source| self.failed("forget lease", &file, source))?;
+        self.dir.remove_if_empty();
+        Ok(())
     }
 
-    /// Every record, and the end of what a killed predecessor has not finished writing.
+    /// Every record.
     pub(crate) fn all(&self) -> Vec<Record> {
-        if !self.is_real() {
-            return Vec::new();
-        }
-        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        let mut records = Vec::new();
-        for path in entries.map(|entry| entry.path()) {
-            if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PARTIAL.as_bytes())) {
-                self.sweep(&path);
-            } else {
-                records.extend(self.read(&path));
-            }
-        }
-        records
+        self.dir.names().iter().filter_map(|file| self.read(file)).collect()
     }
 
-    /// Another daemon may be about to finish a young one.
-    fn sweep(&self, partial: &Path) {
-        let age = fs::symlink_metadata(partial).and_then(|meta| meta.modified()).map(|at| at.elapsed());
-        if matches!(age, Ok(Ok(age)) if age > PARTIAL_AGE) {
-            let _ = fs::remove_file(partial);
-        }
-    }
-
-    fn read(&self, path: &Path) -> Option<Record> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
-        let mut bytes = Vec::new();
-        file.take(SIZE_LIMIT).read_to_end(&mut bytes).ok()?;
-        let record: Record = serde_json::from_slice(&bytes).ok()?;
+    fn read(&self, file: &str) -> Option<Record> {
+        let text = self.dir.read(file, SIZE_LIMIT).ok().flatten()?;
+        let record: Record = serde_json::from_str(&text).ok()?;
         (record.version == VERSION && record.socket == self.socket).then_some(record)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(sha512_prefix(&[&self.socket, "\0", name], 40))
+    fn file(&self, name: &str) -> String {
+        sha512_prefix(&[&self.socket, "\0", name], 40)
     }
 
-    /// Whether our directories are directories.
-    fn is_real(&self) -> bool {
-        let is_directory = |dir: &Path| fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir());
-        is_directory(&self.dir) && self.dir.parent().is_none_or(is_directory)
-    }
-
-    fn ensure(&self) -> io::Result<()> {
-        DirBuilder::new().mode(0o700).recursive(true).create(&self.dir)?;
-        if self.is_real() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOTDIR)) }
+    fn failed(&self, doing: &'static str, file: &str, source: io::Error) -> StateError {
+        StateError { doing, path: self.dir.path().join(file), source }
     }
 }
 
-/// Below the host's prefix.
-const ROOT: &str = "/run/cnibox/dhcp";
-const PARTIAL: &str = ".lease";
-const PARTIAL_AGE: std::time::Duration = std::time::Duration::from_secs(60);
+/// In the directory of all that this executable notes.
+const DIR: &str = "dhcp";
 const VERSION: u32 = 1;
 /// Far more than any record has, in bytes.
 const SIZE_LIMIT: u64 = 1 << 18;

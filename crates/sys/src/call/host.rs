@@ -28,20 +28,32 @@ pub struct Host<'a> {
     pub fail_at: Option<usize>,
 }
 
-/// The plugins of this executable, by name.
+/// A plugin of this executable.
+#[derive(Clone, Copy)]
+pub struct Builtin {
+    /// What it is called, as in `argv[0]`.
+    pub name: &'static str,
+    /// Where it begins.
+    pub entry: Entry,
+    /// Whether other plugins may call it. One that calls others could call itself with the same configuration again and
+    /// again.
+    pub is_delegate: bool,
+}
+
+/// The plugins of this executable.
 #[derive(Clone, Copy, Default)]
-pub struct Registry(pub &'static [(&'static str, Entry)]);
+pub struct Registry(pub &'static [Builtin]);
 
 impl Registry {
-    /// The entry point of the plugin called `name`.
+    /// The plugin called `name`.
     #[must_use]
-    pub fn find(self, name: &str) -> Option<Entry> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, entry)| *entry)
+    pub fn find(self, name: &str) -> Option<Builtin> {
+        self.0.iter().find(|plugin| plugin.name == name).copied()
     }
 }
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+        f.debug_list().entries(self.0.iter().map(|plugin| plugin.name)).finish()
     }
 }

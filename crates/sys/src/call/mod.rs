@@ -12,7 +12,7 @@ mod txn;
 
 pub use env::Env;
 pub use failure::{Coded, Failure};
-pub use host::{Entry, Exit, Host, Registry};
+pub use host::{Builtin, Entry, Exit, Host, Registry};
 pub use lock::lock_within;
 pub use system::{Place, Pod, PodNotOpen, Sys};
 pub use txn::{Txn, Undo, UndoStep};

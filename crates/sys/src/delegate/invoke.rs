@@ -150,14 +150,13 @@ impl Sys<'_> {
     /// [`DelegateError`].
     pub fn delegate(&mut self, verb: Verb, plugin: &str) -> Result<Vec<u8>, DelegateError> {
         let own = self.registry.find(plugin);
-        // It would call itself with the same configuration again and again; the reference starts processes until none
-        // can be started.
-        if own.is_some() && !IPAM_PLUGINS.contains(&plugin) {
+        // The reference starts processes until none can be started.
+        if own.is_some_and(|own| !own.is_delegate) {
             return Err(DelegateError::NotIpam(plugin.to_owned()));
         }
         let path = find(plugin, self.env.cni_path())?;
         let answer = match own.filter(|_| is_this_executable(&path)) {
-            Some(entry) => self.call(verb, entry),
+            Some(own) => self.call(verb, own.entry),
             None => {
                 let callers = self.env.var(CALLERS).parse().unwrap_or(0_u32);
                 if callers >= DEPTH {
@@ -223,9 +222,6 @@ fn reserved_address(error: &DelegateError) -> Option<IpAddr> {
     let words = object.msg.split_whitespace();
     duplicate.then(|| words.filter_map(|word| word.parse().ok()).next()).flatten()
 }
-
-/// Those of the reference's plugins that manage addresses. They call no others.
-const IPAM_PLUGINS: [&str; 3] = ["dhcp", "host-local", "static"];
 
 /// How many delegates have called each other before a plugin was called, in its environment. Nothing else tells that a
 /// plugin is called by itself, by way of somebody else's.

@@ -4,20 +4,20 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use cnibox_harness::{Plugin, run};
-use cnibox_sys::{Entry, Env, Host, Registry};
+use cnibox_harness::builtin;
+use cnibox_sys::{Builtin, Env, Host, Registry};
 use cnibox_testkit::{Container, Sandbox, Snapshot};
 use serde_json::{Value, json};
 
-static PLUGINS: &[(&str, Entry)] = &[
-    (cnibox_dummy::Dummy::NAME, run::<cnibox_dummy::Dummy>),
-    (cnibox_host_device::HostDevice::NAME, run::<cnibox_host_device::HostDevice>),
-    (cnibox_host_local::HostLocal::NAME, run::<cnibox_host_local::HostLocal>),
-    (cnibox_ipvlan::Ipvlan::NAME, run::<cnibox_ipvlan::Ipvlan>),
-    (cnibox_macvlan::Macvlan::NAME, run::<cnibox_macvlan::Macvlan>),
-    (cnibox_ptp::Ptp::NAME, run::<cnibox_ptp::Ptp>),
-    (cnibox_tap::Tap::NAME, run::<cnibox_tap::Tap>),
-    (cnibox_vlan::Vlan::NAME, run::<cnibox_vlan::Vlan>),
+static PLUGINS: &[Builtin] = &[
+    builtin::<cnibox_dummy::Dummy>(),
+    builtin::<cnibox_host_device::HostDevice>(),
+    builtin::<cnibox_host_local::HostLocal>(),
+    builtin::<cnibox_ipvlan::Ipvlan>(),
+    builtin::<cnibox_macvlan::Macvlan>(),
+    builtin::<cnibox_ptp::Ptp>(),
+    builtin::<cnibox_tap::Tap>(),
+    builtin::<cnibox_vlan::Vlan>(),
 ];
 
 /// The answer of a call: the document, and whether it is an error object.
@@ -40,9 +40,9 @@ pub(crate) fn call(verb: &str, (id, netns): (&str, &str), conf: &Value, fail_at:
         .with("PATH", std::env::var_os("PATH").unwrap_or_default());
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let (registry, text) = (Registry(PLUGINS), conf.to_string());
-    let entry = registry.find(conf["type"].as_str().unwrap()).unwrap();
+    let plugin = registry.find(conf["type"].as_str().unwrap()).unwrap();
     let (stdin, out, err) = (&mut text.as_bytes(), &mut stdout, &mut stderr);
-    let exit = entry(&mut Host { env, stdin, stdout: out, stderr: err, registry, fail_at });
+    let exit = (plugin.entry)(&mut Host { env, stdin, stdout: out, stderr: err, registry, fail_at });
     let document = serde_json::from_slice(&stdout).unwrap_or_default();
     if exit == 0 { Ok(document) } else { Err(document) }
 }

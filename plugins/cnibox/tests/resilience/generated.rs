@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Answer, Call, Side, Target, World, on_each, wait};
 use crate::networks;
-use crate::report::{Random, Tally};
+use crate::report::{Random, Tally, rounds};
 
 /// What a call may take, in seconds of processor time and in bytes of memory.
 const SECONDS: u64 = 2;
@@ -169,9 +169,12 @@ fn distort(conf: &mut Value, random: &mut Random) {
     object[field] = extreme(&whole, &old, random);
 }
 
-/// How many calls: `CNIBOX_CALLS`, or a few.
+/// How many calls: `CNIBOX_CALLS`, or the usual number.
 fn calls() -> usize {
-    std::env::var("CNIBOX_CALLS").ok().and_then(|calls| calls.parse().ok()).unwrap_or(600)
+    std::env::var("CNIBOX_CALLS")
+        .ok()
+        .and_then(|calls| calls.parse().ok())
+        .unwrap_or_else(|| rounds(600, 20_000))
 }
 
 /// Where the calls begin: `CNIBOX_CALLS_SEED`, or always the same.

@@ -4,8 +4,8 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use cnibox_harness::{Plugin, run};
-use cnibox_sys::{Entry, Env, Host, Registry};
+use cnibox_harness::builtin;
+use cnibox_sys::{Builtin, Env, Host, Registry};
 use cnibox_testkit::Container;
 use serde_json::Value;
 
@@ -13,24 +13,24 @@ use crate::fixture::{Answer, Call, Side, Target, World, on_each};
 use crate::networks::{self, Network};
 use crate::report::Tally;
 
-static PLUGINS: &[(&str, Entry)] = &[
-    (cnibox_bandwidth::Bandwidth::NAME, run::<cnibox_bandwidth::Bandwidth>),
-    (cnibox_bridge::Bridge::NAME, run::<cnibox_bridge::Bridge>),
-    (cnibox_dummy::Dummy::NAME, run::<cnibox_dummy::Dummy>),
-    (cnibox_firewall::Firewall::NAME, run::<cnibox_firewall::Firewall>),
-    (cnibox_host_device::HostDevice::NAME, run::<cnibox_host_device::HostDevice>),
-    (cnibox_host_local::HostLocal::NAME, run::<cnibox_host_local::HostLocal>),
-    (cnibox_ipvlan::Ipvlan::NAME, run::<cnibox_ipvlan::Ipvlan>),
-    (cnibox_loopback::Loopback::NAME, run::<cnibox_loopback::Loopback>),
-    (cnibox_macvlan::Macvlan::NAME, run::<cnibox_macvlan::Macvlan>),
-    (cnibox_portmap::Portmap::NAME, run::<cnibox_portmap::Portmap>),
-    (cnibox_ptp::Ptp::NAME, run::<cnibox_ptp::Ptp>),
-    (cnibox_sbr::Sbr::NAME, run::<cnibox_sbr::Sbr>),
-    (cnibox_static::Static::NAME, run::<cnibox_static::Static>),
-    (cnibox_tap::Tap::NAME, run::<cnibox_tap::Tap>),
-    (cnibox_tuning::Tuning::NAME, run::<cnibox_tuning::Tuning>),
-    (cnibox_vlan::Vlan::NAME, run::<cnibox_vlan::Vlan>),
-    (cnibox_vrf::Vrf::NAME, run::<cnibox_vrf::Vrf>),
+static PLUGINS: &[Builtin] = &[
+    builtin::<cnibox_bandwidth::Bandwidth>(),
+    builtin::<cnibox_bridge::Bridge>(),
+    builtin::<cnibox_dummy::Dummy>(),
+    builtin::<cnibox_firewall::Firewall>(),
+    builtin::<cnibox_host_device::HostDevice>(),
+    builtin::<cnibox_host_local::HostLocal>(),
+    builtin::<cnibox_ipvlan::Ipvlan>(),
+    builtin::<cnibox_loopback::Loopback>(),
+    builtin::<cnibox_macvlan::Macvlan>(),
+    builtin::<cnibox_portmap::Portmap>(),
+    builtin::<cnibox_ptp::Ptp>(),
+    builtin::<cnibox_sbr::Sbr>(),
+    builtin::<cnibox_static::Static>(),
+    builtin::<cnibox_tap::Tap>(),
+    builtin::<cnibox_tuning::Tuning>(),
+    builtin::<cnibox_vlan::Vlan>(),
+    builtin::<cnibox_vrf::Vrf>(),
 ];
 
 /// Runs a call in this process. Delegates are this very executable, as far as the plugin can tell.
@@ -49,8 +49,8 @@ fn in_process(call: &Call, fail_at: Option<usize>) -> Answer {
         .with("PATH", std::env::var_os("PATH").unwrap_or_default());
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let registry = Registry(PLUGINS);
-    let entry = registry.find(&call.plugin).expect("a plugin of the table");
-    let exit = entry(&mut Host {
+    let plugin = registry.find(&call.plugin).expect("a plugin of the table");
+    let exit = (plugin.entry)(&mut Host {
         env,
         stdin: &mut call.stdin.as_bytes(),
         stdout: &mut stdout,
