@@ -142,6 +142,7 @@ class Actor(threading.Thread):
         super().__init__(daemon=True)
         self.runtime, self.living, self.until = runtime, living, until
         self.chance, self.handles, self.calm = random.Random(seed), {}, threading.Event()
+        self.step = threading.Lock()  # held while it does something
         self.failure, self.refused = None, 0
         self.calm.set()
 
@@ -151,17 +152,23 @@ class Actor(threading.Thread):
         try:
             while time.monotonic() < self.until:
                 self.calm.wait()
-                names = self.living.names(self.runtime.prefix)
-                what = self.chance.random()
-                if len(names) < 2 or (what < 0.4 and len(names) < MOST):
-                    count += 1
-                    self._begin("%s%d" % (self.runtime.prefix, count))
-                elif what < 0.7:
-                    self.living.probe(self.chance.choice(names))
-                else:
-                    self.finish(self.chance.choice(names))
+                with self.step:
+                    count += self._act(count + 1)
         except (host.RuntimeFailure, OSError, KeyError) as e:
             self.failure = "%s: %s" % (self.runtime.prefix, e)
+
+    def _act(self, number):
+        """Something at random; whether that was a new container, of this number."""
+        names = self.living.names(self.runtime.prefix)
+        what = self.chance.random()
+        begins = len(names) < 2 or (what < 0.4 and len(names) < MOST)
+        if begins:
+            self._begin("%s%d" % (self.runtime.prefix, number))
+        elif what < 0.7:
+            self.living.probe(self.chance.choice(names))
+        else:
+            self.finish(self.chance.choice(names))
+        return begins
 
     def _begin(self, name):
         """A new container. A fault may make that fail; then the runtime must be able to clean."""
@@ -210,13 +217,15 @@ class Faults:
         self._go_on()
 
     def _pause(self):
-        """Lets everybody finish what they do."""
+        """Lets everybody finish what they do, however long that takes: who is about to begin does not live yet."""
         for actor in self.actors:
             actor.calm.clear()
-        time.sleep(1.5)
+        for actor in self.actors:
+            actor.step.acquire()
 
     def _go_on(self):
         for actor in self.actors:
+            actor.step.release()
             actor.calm.set()
 
     def _runtime_killed(self):
