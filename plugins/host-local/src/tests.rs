@@ -13,6 +13,8 @@ use super::*;
 
 use crate::range::{RangeSet, RangeShape};
 
+mod indexed;
+
 /// A state directory of its own, and where its index is.
 struct Host {
     dir: PathBuf,
@@ -425,78 +427,6 @@ fn a_waiter_gets_the_lock_when_it_is_given_back() {
         held.close();
         assert_eq!(waiting.join().unwrap(), "10.22.0.2");
     });
-}
-
-#[test]
-fn the_index_is_believed_until_somebody_else_changes_something() {
-    let host = Host::new();
-    let config = host.config(&["10.22.0.0/16"]);
-    host.add(&config, "a").unwrap();
-    assert!(host.index_is_believed());
-    host.put("10.22.0.3", "go\r\neth0");
-    assert!(!host.index_is_believed());
-    assert_eq!(host.add(&config, "b").unwrap(), "10.22.0.4");
-    assert!(host.index_is_believed());
-    host.check(&config, "go").unwrap();
-    fs::remove_file(host.state().join("10.22.0.3")).unwrap();
-    assert!(!host.index_is_believed());
-    assert!(host.check(&config, "go").is_err());
-}
-
-#[test]
-fn an_index_that_lies_is_found_out() {
-    let host = Host::new();
-    let config = host.config(&["10.22.0.0/24"]);
-    for id in ["a", "b", "c"] {
-        host.add(&config, id).unwrap();
-    }
-    let index = fs::read_dir(host.terms.index.path()).unwrap().next().unwrap().unwrap().path();
-    // Content that changes in place does not show in the directory's time.
-    fs::write(host.state().join("10.22.0.3"), "z\r\neth0").unwrap();
-    assert!(host.index_is_believed());
-    assert!(host.check(&config, "b").is_err());
-    host.check(&config, "z").unwrap();
-    // Damage of any page but the header's is met on the way.
-    let mut bytes = fs::read(&index).unwrap();
-    bytes.iter_mut().skip(512).for_each(|byte| *byte ^= 0x55);
-    fs::write(&index, bytes).unwrap();
-    host.check(&config, "c").unwrap();
-    assert_eq!(host.add(&config, "d").unwrap(), "10.22.0.5");
-    fs::write(&index, "").unwrap();
-    host.check(&config, "d").unwrap();
-    fs::remove_file(&index).unwrap();
-    host.del(&config, "d");
-    assert!(host.check(&config, "d").is_err());
-}
-
-#[test]
-fn an_index_in_a_directory_of_others_is_not_used() {
-    use std::os::unix::fs::PermissionsExt;
-    let host = Host::new();
-    let config = host.config(&["10.22.0.0/24"]);
-    fs::create_dir(host.terms.index.path()).unwrap();
-    fs::set_permissions(host.terms.index.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    host.add(&config, "a").unwrap();
-    assert_eq!(fs::read_dir(host.terms.index.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn an_index_grows_with_the_network() {
-    let host = Host::new();
-    let config = host.config(&["10.0.0.0/16"]);
-    for n in 0..3000 {
-        host.add(&config, &format!("c{n}")).unwrap();
-    }
-    assert!(host.index_is_believed());
-    for n in (0..3000).step_by(7) {
-        host.check(&config, &format!("c{n}")).unwrap();
-        host.del(&config, &format!("c{n}"));
-        assert!(host.check(&config, &format!("c{n}")).is_err());
-    }
-    assert!(host.index_is_believed());
-    let files: Vec<_> =
-        fs::read_dir(host.terms.index.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
-    assert_eq!(files.len(), 1, "{files:?}");
 }
 
 #[test]

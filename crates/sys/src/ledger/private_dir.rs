@@ -182,6 +182,9 @@ impl PrivateDir {
 
     /// Removes what a killed process has left of a file that it was writing; one that lives has it locked.
     pub(crate) fn sweep(&self, name: &str) {
+        if !self.is_there() {
+            return;
+        }
         let path = self.path().join(unfinished(name));
         let mut options = OpenOptions::new();
         options.write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
@@ -283,6 +286,9 @@ mod tests {
         );
         std::os::unix::fs::symlink(inner.path(), dir.path().join("elsewhere")).unwrap();
         let linked = dir.below("elsewhere");
+        let half = inner.path().join(".new-file");
+        fs::write(&half, "half").unwrap();
+        assert!(!linked.remove_if_present("file").unwrap() && half.exists(), "through the link");
         assert!(!linked.is_there() && linked.names().is_empty() && linked.replace("f", b"").is_err());
         let open = dir.below("open");
         fs::create_dir(open.path()).unwrap();
