@@ -120,7 +120,9 @@ fn host_link(sys: &mut Sys<'_>, args: &AddArgs, interfaces: &[Interface]) -> Res
         .map_err(|source| BandwidthError::PodLink { ifname: ifname.to_owned(), source })?;
     let peer = pod.peer_index.filter(|_| pod.is_kind("veth"));
     let peer = peer.ok_or_else(|| BandwidthError::NotAVeth(ifname.to_owned()))?;
-    let host = sys.host()?.link_by_index(peer).map_err(|_| BandwidthError::PeerElsewhere(peer))?;
+    // A container may have put a pair of its own in its interface's place: its peer's index is a number of the container's.
+    let host = sys.host()?.link_by_index(peer).ok().filter(|host| host.peer_index == Some(pod.index));
+    let host = host.ok_or(BandwidthError::PeerElsewhere(peer))?;
     let listed = |interface: &Interface| interface.sandbox.is_empty() && interface.name == host.name;
     if interfaces.iter().any(listed) { Ok(host) } else { Err(BandwidthError::PeerNotListed.into()) }
 }

@@ -150,6 +150,22 @@ fn the_host_interface_must_be_listed() {
     });
 }
 
+/// Whose peer has the index of the bridge, which is in prevResult as well.
+#[test]
+fn a_pair_of_the_containers_own_limits_nobody() {
+    sandbox(|net| {
+        let pod = net.connected(&[]);
+        net.run("ip", &["link", "add", "br0", "index", "70", "type", "bridge"]);
+        let mut conf = conf(&pod);
+        conf["prevResult"]["interfaces"][0]["name"] = json!("br0");
+        for command in ["link del eth0", "link add eth1 index 70 type veth peer name eth0"] {
+            net.run_in(&pod, "ip", &command.split(' ').collect::<Vec<_>>());
+        }
+        assert_eq!(BANDWIDTH.failure("ADD", &pod, &conf), "veth peer with index 70 is not in host ns");
+        assert_eq!(discipline(net, "br0").matches("tbf").count(), 0);
+    });
+}
+
 #[test]
 fn gc_removes_devices_of_this_networks_lost_attachments_only() {
     sandbox(|net| {
