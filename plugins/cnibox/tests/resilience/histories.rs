@@ -79,8 +79,9 @@ struct Stage<'w, 'a> {
     living: BTreeMap<usize, (usize, Value, Look)>,
     /// Where the runtime last tried, and what it was answered.
     last: BTreeMap<usize, (usize, Value)>,
-    /// Of whose ADD nobody knows whether it was killed in the middle or behind its end.
-    unclear: BTreeSet<usize>,
+    /// Of whose ADD nobody knows whether it was killed in the middle or behind its end, and where. One that came to its end
+    /// lives there until DEL names that namespace, and stands in the way of others, as with the Go plugins.
+    unclear: BTreeMap<usize, usize>,
     /// Everywhere that it tried.
     tried: BTreeSet<(usize, usize)>,
 }
@@ -93,7 +94,7 @@ impl<'w, 'a> Stage<'w, 'a> {
             broken,
             living: BTreeMap::new(),
             last: BTreeMap::new(),
-            unclear: BTreeSet::new(),
+            unclear: BTreeMap::new(),
             tried: BTreeSet::new(),
         }
     }
@@ -185,7 +186,7 @@ impl<'w, 'a> Stage<'w, 'a> {
             Ok(_) if lived => Err(format!("ADD of c{container} succeeded although it lives")),
             Ok(result) => {
                 let looks = look(netns).ok_or("ADD succeeded without an interface")?;
-                self.unclear.remove(&container);
+                self.is_clear_in(container, netns);
                 self.living.insert(container, (netns, result.clone(), looks));
                 self.last.insert(container, (netns, result));
                 Ok(())
@@ -194,7 +195,8 @@ impl<'w, 'a> Stage<'w, 'a> {
                 self.has_failed(container, netns);
                 let is_full = answer.stdout.contains("no IP addresses available");
                 let is_lent = world.network.host == networks::DEVICES;
-                let excused = lived || occupied || is_full || is_lent || self.unclear.contains(&container);
+                let excused =
+                    lived || occupied || is_full || is_lent || self.unclear.contains_key(&container);
                 if excused {
                     Ok(())
                 } else {
@@ -229,10 +231,15 @@ impl<'w, 'a> Stage<'w, 'a> {
             let _ = child.wait();
         }
         if !is_unfinished(&target) {
-            self.unclear.insert(container);
+            self.unclear.insert(container, netns);
         }
         self.has_failed(container, netns);
         Ok(())
+    }
+
+    /// What a killed ADD made is gone, if it was in this namespace or is there no more.
+    fn is_clear_in(&mut self, container: usize, netns: usize) {
+        self.unclear.retain(|of, made| *of != container || *made != netns && look(*made).is_some());
     }
 
     fn del(&mut self, container: usize, lost: bool) -> Result<(), String> {
@@ -240,7 +247,7 @@ impl<'w, 'a> Stage<'w, 'a> {
         let prev = if lost { Value::Null } else { result };
         let outcome = self.of(container).del(&Self::target(container, netns), &prev);
         self.living.remove(&container);
-        self.unclear.remove(&container);
+        self.is_clear_in(container, netns);
         outcome.map_err(|answer| format!("DEL of c{container}: {answer:?}"))
     }
 
