@@ -65,7 +65,8 @@ class Lab:
 
     def full_kernel(self):
         """What needs a complete kernel, in one."""
-        return full_kernel.run(self.bin, self.reference, os.path.join(OUT, "full-kernel"), self.judge(), self.only, self.share)
+        return full_kernel.run(self.bin, self.reference, os.path.join(OUT, "full-kernel"), self.judge(), self.only, self.share,
+                               (self.seed, self.count // self.share.step))
 
     def self_test(self):
         """Whether the lab notices broken plugins."""

@@ -2,7 +2,8 @@
 """Random chains beside the Go plugins: what nobody thought of writing down as a scenario.
 
 A seed gives the same chains again; a scenario's name is its seed, so that one
-can be run alone: scripts/conformance random --seed 17 --count 1.
+can be run alone: scripts/conformance random --seed 17 --count 1. Those whose
+plugins need what the running kernel lacks are in the full kernel's lane.
 """
 import concurrent.futures
 import ipaddress
@@ -10,7 +11,7 @@ import random
 
 from . import lane, notes
 from .compare import records
-from .scenarios import VERSIONS, scenario
+from .scenarios import VERSIONS, conflist, scenario
 from .swap import TURNS
 
 COUNT = 60
@@ -29,6 +30,9 @@ FIELDS = {
     "macvlan": {"mode": (["bridge", "private", "vepa"], ["nope"]), "mtu": ([1280, 1500], [9000]), "bcqueuelen": ([500, 2000], [-1]), "mac": (["02:00:00:00:00:11"], ["zz"])},
     "tap": {"mtu": ([1280, 1500], ["x"]), "owner": ([1000], ["root"]), "group": ([1000], [-1]), "multiQueue": YES_NO},
     "host-device": {"dns": ([{"domain": "d"}], [5])},
+    "ipvlan": {"mode": (["l2", "l3", "l3s"], ["nope"]), "mtu": ([1280, 1500], [9000])},
+    "vlan": {"mtu": ([1280, 1500], [9000]), "dns": ([{"domain": "d"}], [5])},
+    "dummy": {},
     "firewall": {"backend": (["iptables", ""], ["ipfw"]), "iptablesAdminChainName": (["ADMIN", "NOMAD-ADMIN"], ["a" * 40]), "ingressPolicy": (["open", "same-bridge", "isolated"], ["closed"])},
     "portmap": {"snat": YES_NO, "masqAll": YES_NO, "backend": (["iptables", "nftables"], ["foo"]), "markMasqBit": ([5, 13], [77, "x"]), "externalSetMarkChain": (["KUBE-MARK-MASQ"], []),
                 "conditionsV4": ([["-d", "198.51.100.0/24"], ["!", "-s", "192.0.2.1"]], ["x"])},
@@ -36,10 +40,13 @@ FIELDS = {
                "sysctl": ([{"net.core.somaxconn": "500"}, {"net.ipv4.conf.IFNAME.log_martians": "1"}], [{"kernel.hostname": "x"}])},
     "bandwidth": {"ingressRate": ([8000000], [-1]), "ingressBurst": ([800000], ["x"]), "egressRate": ([1234567], [1.5]), "egressBurst": ([765432], [-1])},
     "sbr": {"table": ([1234], ["x"])},
+    "vrf": {"table": ([77, 1234], ["x"])},
 }
 MAIN = ["bridge"] * 6 + ["ptp"] * 3 + ["macvlan", "tap", "host-device"]
 BEHIND = ["firewall", "portmap", "portmap", "tuning", "bandwidth", "sbr"]
-NEEDED = {"macvlan": {"master": "up9"}, "host-device": {"device": "up9"}}
+# With what the kernel must have; one of them is in every chain of the full kernel's.
+RARE_MAIN, RARE_BEHIND = ["ipvlan", "vlan", "dummy"], ["vrf"]
+NEEDED = {"macvlan": {"master": "up9"}, "host-device": {"device": "up9"}, "ipvlan": {"master": "up9"}, "vlan": {"master": "up9", "vlanId": 42}, "vrf": {"vrfname": "blue"}}
 CAPABILITIES = {"portmap": {"portMappings": 0.9}, "bandwidth": {"bandwidth": 0.3}, "tuning": {"mac": 0.2}, "macvlan": {"mac": 0.3},
                 "bridge": {"mac": 0.2, "ips": 0.2, "ipRanges": 0.1}, "ptp": {"ips": 0.2, "ipRanges": 0.1}}
 
@@ -51,16 +58,22 @@ DAMAGE = [LINK_GONE, ("c1", "ip addr flush dev eth0"), ("c1", "ip route del defa
           ("host", "iptables -t nat -F CNI-HOSTPORT-DNAT"), ("host", "rm -f /var/lib/cni/networks/net1/10.*"), ("host", "ip link set br0 down")]
 
 
-def generated(seed):
-    """The scenario of a seed."""
+# The second network of a container: what somebody attaches next to the first.
+SECOND = [{"type": "bridge", "bridge": "br1", "isGateway": True, "ipMasq": True, "ipam": {"type": "host-local", "subnet": "10.31.0.0/24"}},
+          {"type": "ptp", "ipMasq": True, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.32.0.0/24"}], [{"subnet": "fd00:32::/64"}]]}},
+          {"type": "ptp", "ipam": {"type": "static", "addresses": [{"address": "10.33.0.9/24", "gateway": "10.33.0.1"}]}}]
+BESIDE = {"conf": "b", "if": "eth1"}
+
+
+def generated(seed, is_rare=False):
+    """The scenario of a seed; a rare one has a plugin that few kernels have what it needs for."""
     rnd = random.Random(seed)
-    main = rnd.choice(MAIN)
-    kinds = [main] + rnd.sample(BEHIND, rnd.choice([0, 1, 1, 2, 2, 3]))
-    plugins = [_plugin(rnd, kind) for kind in dict.fromkeys(kinds)]
-    for plugin in plugins:
-        if plugin["type"] == main and (main == "ptp" or rnd.random() < 0.92):
-            plugin["ipam"] = _ipam(rnd)
-    more = {"caps": _caps(rnd, plugins[0]), "host": [UPLINK, KUBE]}
+    kinds = _kinds(rnd, is_rare)
+    main = kinds[0]
+    plugins = [_plugin(rnd, kind) for kind in kinds]
+    if main == "ptp" or rnd.random() < 0.92:
+        plugins[0]["ipam"] = _ipam(rnd)
+    more = {"caps": _caps(rnd, plugins[0]), "host": [UPLINK, KUBE], "needs": [kind for kind in kinds if kind in RARE_MAIN + RARE_BEHIND]}
     if plugins[0].get("isDefaultGateway") is True and "ipam" in plugins[0]:
         # The reference adds the route twice, and fails.
         plugins[0]["ipam"]["routes"] = [r for r in plugins[0]["ipam"]["routes"] if not r["dst"].endswith("/0")]
@@ -70,8 +83,37 @@ def generated(seed):
     if main == "bridge" and not any(plugins[0].get(field) is True for field in ("isGateway", "isDefaultGateway")):
         steps = _before_a_toss(steps)
     steps = [_asking(rnd, step, plugins[0]) for step in steps]
+    version = rnd.choice(VERSIONS + ("1.0.0", "0.4.0"))
+    if rnd.random() < 0.3:
+        second = [rnd.choice(SECOND)] + [_plugin(rnd, kind) for kind in rnd.sample(["sbr", "firewall", "portmap"], rnd.randint(0, 2))]
+        more["confs"] = {"b": conflist(second, version, "net2")}
+        steps = _among(rnd, steps)
     turns = rnd.choice(["a"] * len(TURNS) + list(TURNS.values()))
-    return scenario("random/%d" % seed, plugins, steps, version=rnd.choice(VERSIONS + ("1.0.0", "0.4.0")), turns=turns, **more)
+    name = "random/rare-%d" if is_rare else "random/%d"
+    return scenario(name % seed, plugins, steps, version=version, turns=turns, **more)
+
+
+def _kinds(rnd, is_rare):
+    """The plugins of a chain, the one that makes the interface first; at least one is rare, if that is wanted."""
+    main, more = rnd.choice(MAIN), rnd.choice([0, 1, 1, 2, 2, 3])
+    if not is_rare:
+        return [main] + rnd.sample(BEHIND, more)
+    if rnd.random() < 0.7:
+        return [rnd.choice(RARE_MAIN)] + rnd.sample(BEHIND + RARE_BEHIND, more)
+    kinds = RARE_BEHIND + rnd.sample(BEHIND, more)
+    rnd.shuffle(kinds)
+    return [main] + kinds
+
+
+def _among(rnd, steps):
+    """The steps, and among them those of the second network of the same containers; all of it is deleted in the end."""
+    out = list(steps)
+    for container in ("c1", "c2"):
+        verbs = ["ADD"] + rnd.sample(["CHECK", "CHECK", "ADD", "DEL"], rnd.randint(0, 2))
+        places = sorted(rnd.randint(0, len(out)) for _ in verbs)
+        for shift, (place, verb) in enumerate(zip(places, verbs)):
+            out.insert(place + shift, dict(BESIDE, do=verb, c=container))
+    return out + [dict(BESIDE, do="DEL", c=container) for container in ("c1", "c2")]
 
 
 def _plugin(rnd, kind):
@@ -121,14 +163,14 @@ def _ipam(rnd):
     subnets = [rnd.choice(f) for f in families]
     routes = rnd.sample(ROUTES, rnd.choice([0, 1, 2, 3]))
     if rnd.random() < 0.25:
-        hosts = ["%s9/%s" % (s.split("/")[0][:-1], s.split("/")[1]) for s in subnets]
-        return {"type": "static", "addresses": [{"address": h, "gateway": s.split("/")[0][:-1] + "1"} for h, s in zip(hosts, subnets)], "routes": routes}
+        nets = [ipaddress.ip_network(s) for s in subnets]
+        return {"type": "static", "addresses": [{"address": "%s/%d" % (n[9], n.prefixlen), "gateway": str(n[1])} for n in nets], "routes": routes}
     more = {"dataDir": "/run/other"} if rnd.random() < 0.1 else {}
     if len(subnets) == 1 and rnd.random() < 0.5:
         return dict({"type": "host-local", "subnet": subnets[0], "routes": routes}, **more)
     ranges = [[_range(rnd, s)] for s in subnets]
     if rnd.random() < 0.2:
-        ranges[0][0]["gateway"] = subnets[0].split("/")[0][:-1] + rnd.choice(["1", "5"])
+        ranges[0][0]["gateway"] = str(ipaddress.ip_network(subnets[0])[rnd.choice([1, 5])])
     return dict({"type": "host-local", "ranges": ranges, "routes": routes}, **more)
 
 
@@ -204,11 +246,12 @@ def _failed_add(step):
     return step["step"].startswith("ADD") and any(call["exit"] for call in step.get("calls", []))
 
 
-def run(bindir, reference, judge, only=(), seed=1, count=COUNT):
-    """The lane; returns pairs of a table and its shortfalls."""
-    scenarios = [generated(s) for s in range(seed, seed + count)]
+def run(bindir, reference, judge, only=(), seed=1, count=COUNT, without=None):
+    """The lane; returns pairs of a table and its shortfalls. In the full kernel WITHOUT are the features of the running one."""
+    scenarios = [generated(s, is_rare=without is not None) for s in range(seed, seed + count)]
     scenarios = [s for s in scenarios if not only or any(o in s["name"] for o in only)]
-    tally, problems = lane.Tally("Random chains beside the Go plugins, seeds %d to %d" % (seed, seed + count - 1), judge), []
+    title = "Random chains beside the Go plugins, seeds %d to %d" % (seed, seed + count - 1)
+    tally, problems = lane.Tally(lane.title(title, without, slice(None)), judge), []
     with concurrent.futures.ThreadPoolExecutor(lane.PARALLEL) as pool:
         jobs = [(s, pool.submit(differences, s, bindir, reference)) for s in scenarios]
         for one, job in jobs:
