@@ -2,7 +2,7 @@
 """What the plugins under test keep below /run/cnibox, which the Go plugins have nothing to compare with.
 
 It is no difference as long as it is what it is meant to be: directories and files of root's alone under known names, no
-links, and with the last attachment all of it goes but host-local's index and what the kernel was found to be.
+links, and with the last attachment all of it goes but host-local's index, what the kernel was found to be, and what long chains hold.
 """
 import re
 
@@ -13,10 +13,10 @@ DIRECTORY, FILE = "0o40700", "0o100600"
 NAME = r"[A-Za-z0-9_.:%+-]+"
 KNOWN = {
     DIRECTORY: re.compile(r"(/(attachments(/[0-9a-f]{2})?|addresses(/%s)?|host-local|dhcp))?" % NAME),
-    FILE: re.compile(r"/(attachments/[0-9a-f]{2}/%s|addresses/%s/[0-9a-f.:]+|host-local/[0-9a-f-]+|dhcp/%s|hints|kernel)" % ((NAME,) * 3)),
+    FILE: re.compile(r"/(attachments/[0-9a-f]{2}/%s|addresses/%s/[0-9a-f.:]+|host-local/[0-9a-f-]+|dhcp/%s|hints|kernel|inventory)" % ((NAME,) * 3)),
 }
 # What no attachment is behind.
-LASTING = re.compile(r"(/host-local(/.*)?|/dhcp|/kernel|/attachments|/addresses)?$")
+LASTING = re.compile(r"(/host-local(/.*)?|/dhcp|/kernel|/inventory|/attachments|/addresses)?$")
 
 
 def problems(steps, alone):

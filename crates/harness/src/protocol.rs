@@ -102,7 +102,7 @@ fn perform(
     let env = host.env.clone();
     let input = Input { conf, verb, env: &env };
     let mut sys = Sys::new(host, stdin);
-    match verb {
+    let outcome = match verb {
         Verb::Add => add(verbs, &input, add_args(conf, &env)?, &mut sys).map(Some),
         Verb::Check => check(verbs, &input, add_args(conf, &env)?, &mut sys).map(|()| None),
         Verb::Del => del(verbs, &input, del_args(conf, &env)?, &mut sys).map(|()| None),
@@ -111,7 +111,9 @@ fn perform(
             Some(valid) => gc(verbs, &input, GcArgs { valid }, &mut sys).map(|()| None),
             None => Ok(None),
         },
-    }
+    };
+    sys.engine_ends();
+    outcome
 }
 
 /// ADD. What a dead attempt has left is taken down first. Until the last plugin of the chain has succeeded, the

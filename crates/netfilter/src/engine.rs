@@ -10,10 +10,14 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::batch::{Batch, RuleInfo, TableRef};
+use crate::choice::Choice;
 use crate::error::{Error, Result};
 use crate::hint::Hint;
+use crate::inventory::Inventory;
 use crate::netlink::{self, Form, Socket, commit, extensions, needs_module};
-use crate::plan::{Action, AnyRule, Canon, Guard, Listed, Prepared, Reader, Step, Wanted, plan, search};
+use crate::plan::{
+    Action, AnyRule, Canon, Guard, Known, Listed, Prepared, Reader, Step, Wanted, plan, search,
+};
 use crate::tool::{self, Flavour, Tool, find_tool, reads_native_matches};
 use crate::xt::{self, Extension};
 
@@ -26,32 +30,6 @@ const FEWEST_ATTEMPTS: u32 = 20;
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// How rules of the iptables dialect are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Choice {
-    /// As the host's `iptables` would: netlink for its nf_tables flavour, `iptables-restore` for the legacy one.
-    #[default]
-    Auto,
-    /// Always over nf_tables netlink, but for rules that only the tool understands.
-    Netlink,
-    /// Always with `iptables-restore`.
-    Exec,
-}
-
-impl std::str::FromStr for Choice {
-    type Err = Error;
-
-    /// `auto` (or nothing), `netlink`, `exec`.
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "" | "auto" => Ok(Self::Auto),
-            "netlink" => Ok(Self::Netlink),
-            "exec" => Ok(Self::Exec),
-            _ => Err(Error::InvalidText { kind: "packet filter transport", value: text.to_owned() }),
-        }
-    }
-}
-
 /// The packet filter of the network namespace in which the calling thread first used the engine.
 pub struct Engine {
     choice: Choice,
@@ -62,6 +40,9 @@ pub struct Engine {
     socket: Option<Socket>,
     hints: Vec<Hint>,
     added: Vec<Hint>,
+    inventory: Option<Inventory>,
+    /// Whether the inventory is another than the one that was given.
+    took_inventory: bool,
     /// A part of the kernel that was missed, here or earlier since the kernel was started.
     missed: Option<String>,
 }
@@ -101,6 +82,8 @@ impl Engine {
             socket: None,
             hints: Vec::new(),
             added: Vec::new(),
+            inventory: None,
+            took_inventory: false,
             missed: None,
         }
     }
@@ -115,6 +98,18 @@ impl Engine {
     #[must_use]
     pub fn added(&self) -> &[Hint] {
         &self.added
+    }
+
+    /// From now on chains hold no more than this says, for as long as the ruleset is of its generation.
+    pub fn expect_at_most(&mut self, inventory: Inventory) {
+        self.inventory = Some(inventory);
+    }
+
+    /// What chains hold at most since the last change of this engine, in place of what it was given; `None` if it made none,
+    /// or nothing was and is known.
+    #[must_use]
+    pub fn inventory(&self) -> Option<&Inventory> {
+        self.inventory.as_ref().filter(|_| self.took_inventory)
     }
 
     /// The flavour of the host's `iptables`, found without starting it.
@@ -240,12 +235,13 @@ impl Engine {
             match route {
                 _ if changes.is_empty() => {}
                 Route::Tool(family) => {
-                    steps.extend(plan(changes, (&[], Guard::Nothing), &mut self.tool(family))?);
+                    steps.extend(plan(changes, Known::NOTHING, &mut self.tool(family))?.steps);
                 }
-                Route::Nft => steps.extend(plan(changes, (&[], Guard::Nothing), self.socket()?)?),
+                Route::Nft => steps.extend(plan(changes, Known::NOTHING, self.socket()?)?.steps),
                 Route::Netlink => {
                     let socket = socket(&mut self.socket)?;
-                    steps.extend(plan(changes, (&self.hints, Guard::Generation), socket)?);
+                    let known = Known { hints: &self.hints, guard: Guard::Generation, inventory: None };
+                    steps.extend(plan(changes, known, socket)?.steps);
                 }
             }
         }
@@ -357,17 +353,21 @@ impl Engine {
         loop {
             let socket = socket(&mut self.socket)?;
             let generation = socket.generation()?;
-            let steps = plan(changes.iter().copied(), (&self.hints, Guard::Generation), socket)?;
-            if steps.is_empty() {
+            let inventory = self.inventory.as_ref().filter(|inventory| inventory.is_of(generation));
+            let known = Known { hints: &self.hints, guard: Guard::Generation, inventory };
+            let plan = plan(changes.iter().copied(), known, socket)?;
+            if plan.steps.is_empty() {
                 return Ok(());
             }
-            match commit(socket, generation, &steps, form) {
+            match commit(socket, generation, &plan.steps, form) {
                 Ok(Some(added)) => {
                     self.added.extend(added);
+                    self.inventory = plan.committed(generation, self.inventory.take());
+                    self.took_inventory = true;
                     return Ok(());
                 }
                 Ok(None) => {}
-                Err(error) => return Err(self.explained(error, &steps, form)),
+                Err(error) => return Err(self.explained(error, &plan.steps, form)),
             }
             attempts += 1;
             if attempts >= FEWEST_ATTEMPTS && Instant::now() >= deadline {
@@ -393,12 +393,12 @@ impl Engine {
 
     fn apply_tool(&mut self, family: xt::Family, changes: &[&Prepared]) -> Result<()> {
         let mut tool = self.tool(family);
-        let steps = plan(changes.iter().copied(), (&[], Guard::Nothing), &mut tool)?;
+        let steps = plan(changes.iter().copied(), Known::NOTHING, &mut tool)?.steps;
         tool.restore(&steps)
     }
 
     fn apply_nft(&mut self, changes: &[&Prepared]) -> Result<()> {
-        let steps: Vec<Step> = plan(changes.iter().copied(), (&[], Guard::Nothing), self.socket()?)?;
+        let steps = plan(changes.iter().copied(), Known::NOTHING, self.socket()?)?.steps;
         tool::run_nft(&self.path, &steps)
     }
 

@@ -8,7 +8,7 @@
 //!
 //! | Room | Owns |
 //! |---|---|
-//! | [`xt`], [`nft`], `batch`, `hint` | data: rules of the two dialects, their canonical forms and text; what must be |
+//! | [`xt`], [`nft`], `batch`, `choice`, `hint`, `inventory` | data: rules of the two dialects, their canonical forms and text; what must be |
 //! | `plan` | what is still to be done, by comparing canonical forms |
 //! | `netlink` | the transport that talks to the kernel: encoding, listing, commit, [`conntrack`] |
 //! | `tool` | the transport that starts tools: quoting, listing, `iptables-restore`, `nft` |
@@ -36,11 +36,13 @@
 //! changes nothing.
 
 mod batch;
+mod choice;
 mod engine;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod hint;
+mod inventory;
 mod netlink;
 pub mod nft;
 mod plan;
@@ -48,9 +50,11 @@ mod tool;
 pub mod xt;
 
 pub use batch::{Batch, Change, NftChanges, Op, Owner, Position, RuleId, RuleInfo, TableRef, XtChanges};
-pub use engine::{Choice, Engine, if_any};
+pub use choice::Choice;
+pub use engine::{Engine, if_any};
 pub use error::{Error, Result};
 pub use hint::Hint;
+pub use inventory::Inventory;
 pub use netlink::{conntrack, sweep};
 pub use plan::{Action, AnyRule, Step, Wanted};
 pub use tool::Flavour;

@@ -118,3 +118,42 @@ fn status_wants_permission() {
         net.call("firewall", "STATUS", &conf.to_string()).run().success();
     });
 }
+
+/// What is noted of a long chain is of use to nobody but the next call: in this namespace, by this version, and as long as
+/// nothing has changed.
+#[test]
+fn a_long_chain_is_listed_once() {
+    sandbox(|net| {
+        let add = |container: &str, address: &str| {
+            call(net, "ADD", container, &conf(&[address])).run().success();
+            accepted(net).iter().filter(|rule| rule.contains(address.trim_end_matches("/16"))).count()
+        };
+        add("first", "10.22.0.2/16");
+        let others: String =
+            (1..150).map(|n| format!("-A CNI-FORWARD -s 10.9.0.{n}/32 -j ACCEPT\n")).collect();
+        let fill = format!("iptables-restore --noflush <<END\n*filter\n{others}COMMIT\nEND\n");
+        net.run("sh", &["-c", &fill]);
+        assert_eq!(add("second", "10.22.0.3/16"), 1);
+        for round in 0..3 {
+            assert_eq!(add(&format!("beside{round}"), "10.22.0.3/16"), 1);
+        }
+        let noted = std::fs::read_to_string(INVENTORY).unwrap();
+        // It is believed: a listing would have found the rule. A second one is no harm, DEL removes both.
+        let empty = noted.lines().take(3).fold(String::new(), |text, line| text + line + "\n") + "\n";
+        std::fs::write(INVENTORY, &empty).unwrap();
+        assert_eq!(add("third", "10.22.0.3/16"), 2);
+        // Not by another namespace, nor by another version.
+        for (from, to) in [(" ", " 9"), ("", "9")] {
+            let known = std::fs::read_to_string(INVENTORY).unwrap();
+            let lines: Vec<&str> = known.lines().collect();
+            let head =
+                if from.is_empty() { format!("{to}{}", lines[0]) } else { lines[0].replacen(from, to, 1) };
+            std::fs::write(INVENTORY, format!("{head}\n{}\n{}\n\n", lines[1], lines[2])).unwrap();
+            let before = accepted(net).len();
+            add("again", "10.22.0.2/16");
+            assert_eq!(accepted(net).len(), before, "{head}");
+        }
+    });
+}
+
+const INVENTORY: &str = "/run/cnibox/inventory";

@@ -26,6 +26,7 @@ pub use step::{Action, Step};
 use crate::batch::{Op, Owner, Position, RuleId, TableRef};
 use crate::error::Result;
 use crate::hint::Hint;
+use crate::inventory::Inventory;
 use crate::nft::Chain;
 use names::{builtin, check_chain, check_comment};
 use view::{Rules, View};
@@ -71,25 +72,80 @@ pub(crate) enum Guard {
     Nothing,
 }
 
-/// The steps that make `changes` true. Rules that are to go are looked for where `hints` say before all are read.
-pub(crate) fn plan<'c>(
-    changes: impl IntoIterator<Item = &'c Prepared>,
-    (hints, guard): (&[Hint], Guard),
-    reader: &mut dyn Reader,
-) -> Result<Vec<Step>> {
-    let mut planner =
-        Planner { reader, hints, guard, views: HashMap::new(), tables: HashSet::new(), steps: Vec::new() };
-    changes.into_iter().try_for_each(|Prepared { table, op }| planner.change(table, op))?;
-    Ok(planner.steps.into_iter().flatten().collect())
+/// What is known before anything is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'k> {
+    /// Where rules that are to go are looked for before all are read.
+    pub(crate) hints: &'k [Hint],
+    pub(crate) guard: Guard,
+    /// What chains hold at most.
+    pub(crate) inventory: Option<&'k Inventory>,
 }
 
-/// So many rules are deleted one by one whatever else is there.
+impl Known<'_> {
+    /// Nothing is.
+    pub(crate) const NOTHING: Self = Self { hints: &[], guard: Guard::Nothing, inventory: None };
+}
+
+/// What is to be done.
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<Step>,
+    /// Chains of which it is known now whether they are worth an [`Inventory`].
+    pub(crate) seen: Vec<SeenChain>,
+}
+
+/// A chain of the iptables dialect.
+pub(crate) struct SeenChain {
+    pub(crate) table: TableRef,
+    pub(crate) chain: String,
+    /// What the rules of a long one that was read say, see [`Canon::text`]; `None` if it is short, or not there.
+    pub(crate) texts: Option<Vec<String>>,
+}
+
+impl Plan {
+    /// What chains hold at most once the steps are committed on a ruleset of this generation, of which `known` may tell.
+    /// There is nothing in it if that has become useless; `None` if nothing was and is known.
+    pub(crate) fn committed(&self, generation: u32, known: Option<Inventory>) -> Option<Inventory> {
+        let was_known = known.is_some();
+        let known = known.filter(|inventory| inventory.is_of(generation));
+        let mut inventory = known.unwrap_or_else(|| Inventory::new(generation));
+        for SeenChain { table, chain, texts } in &self.seen {
+            match texts {
+                Some(texts) => inventory.note(table, chain, texts),
+                None => inventory.forget(table, chain),
+            }
+        }
+        for Step { table, action } in &self.steps {
+            if let Action::AddRule { chain, rule, .. } = action
+                && let Some(text) = rule.canon().and_then(Canon::text)
+            {
+                inventory.add(table, chain, &text);
+            }
+        }
+        inventory.advance();
+        (was_known || !inventory.is_empty()).then_some(inventory)
+    }
+}
+
+/// The steps that make `changes` true.
+pub(crate) fn plan<'c>(
+    changes: impl IntoIterator<Item = &'c Prepared>,
+    known: Known<'_>,
+    reader: &mut dyn Reader,
+) -> Result<Plan> {
+    let mut planner =
+        Planner { reader, known, views: HashMap::new(), tables: HashSet::new(), steps: Vec::new() };
+    changes.into_iter().try_for_each(|Prepared { table, op }| planner.change(table, op))?;
+    let seen = planner.seen();
+    Ok(Plan { steps: planner.steps.into_iter().flatten().collect(), seen })
+}
+
+/// So many rules are deleted one by one whatever else is there, and read again without regret.
 const FEW: usize = 64;
 
 struct Planner<'r> {
     reader: &'r mut dyn Reader,
-    hints: &'r [Hint],
-    guard: Guard,
+    known: Known<'r>,
     views: HashMap<TableRef, HashMap<String, View>>,
     /// Tables known to exist once the steps so far are done.
     tables: HashSet<TableRef>,
@@ -159,7 +215,8 @@ impl Planner<'_> {
     }
 
     /// A rule cannot be there yet if the chain it jumps to is not. One that is put at the head is looked for from there,
-    /// and will mostly be found at once; for others all is read, as more of them follow.
+    /// and will mostly be found at once. For others all is read, as more of them follow, unless the chain is known to lack
+    /// the rule: nothing in the kernel finds a rule by what it says.
     fn contains(&mut self, table: &TableRef, chain: &str, rule: &Rc<Wanted>, at: Position) -> Result<bool> {
         if self.view(table, chain)?.added.contains(rule) {
             return Ok(true);
@@ -172,7 +229,38 @@ impl Planner<'_> {
             let found = search(self.reader, table, chain, std::slice::from_ref(rule), &[])?;
             return Ok(found.contains(&true));
         }
+        if self.is_known_to_lack(table, chain, rule)? {
+            return Ok(false);
+        }
+        self.view(table, chain)?.sought = true;
         Ok(!self.find(table, chain, rule)?.is_empty())
+    }
+
+    /// True if the rule cannot be in the chain, which has not been read.
+    fn is_known_to_lack(&mut self, table: &TableRef, chain: &str, rule: &Wanted) -> Result<bool> {
+        let Some(inventory) = self.known.inventory else { return Ok(false) };
+        let unread = self.view(table, chain)?.rules.is_none();
+        let text = rule.canon().filter(|_| unread).and_then(Canon::text);
+        Ok(text.is_some_and(|text| inventory.lacks(table, chain, &text)))
+    }
+
+    /// Short chains, and long ones that had to be read to know that rules are not there.
+    fn seen(&self) -> Vec<SeenChain> {
+        let of_xt = self.views.iter().filter(|(table, _)| matches!(table, TableRef::Xt(..)));
+        let views =
+            of_xt.flat_map(|(table, views)| views.iter().map(move |(name, view)| (table, name, view)));
+        let seen = |(table, chain, view): (&TableRef, &String, &View)| {
+            let texts = match view.is_long(FEW) {
+                true if view.sought => {
+                    let rules = view.rules.iter().flat_map(Rules::canons);
+                    Some(rules.filter_map(Canon::text).collect())
+                }
+                true => return None,
+                false => None,
+            };
+            Some(SeenChain { table: table.clone(), chain: chain.clone(), texts })
+        };
+        views.filter_map(seen).collect()
     }
 
     /// True if a rule jumps to a chain that was not there when the batch began.
@@ -258,7 +346,7 @@ impl Planner<'_> {
             return Ok(None);
         }
         if view.hinted.is_none() {
-            let ids: Vec<_> = self.hints.iter().filter_map(|hint| hint.within(table, chain)).collect();
+            let ids: Vec<_> = self.known.hints.iter().filter_map(|hint| hint.within(table, chain)).collect();
             let gone = std::mem::take(&mut self.view(table, chain)?.gone);
             let mut listed = Vec::new();
             for id in ids.iter().take(Hint::MOST).filter(|id| !gone.contains(id)) {
@@ -295,7 +383,7 @@ impl Planner<'_> {
         let is_all = view.added.is_empty()
             && view.rules.as_ref().is_some_and(|rules| rules.len() == indexes.len())
             && indexes.len() > FEW;
-        if is_all && self.guard == Guard::Generation {
+        if is_all && self.known.guard == Guard::Generation {
             return self.flush(table, chain);
         }
         for at in indexes {

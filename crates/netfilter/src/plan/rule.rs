@@ -68,6 +68,13 @@ impl Canon {
             Self::Nft(rule) => rule.jump(),
         }
     }
+
+    /// What the rule says in the words of `iptables -S`, the same for rules that are equal; `None` if it is of another
+    /// dialect, or cannot be said.
+    pub(crate) fn text(&self) -> Option<String> {
+        let Self::Xt(canon) = self else { return None };
+        canon.to_rule().map(|rule| rule.to_string())
+    }
 }
 
 /// A rule that must be, prepared for a call. Two are equal if they say the same.

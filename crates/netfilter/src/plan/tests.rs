@@ -77,7 +77,7 @@ fn steps(memory: &mut Memory, hints: &[Hint], fill: impl FnOnce(crate::batch::Xt
     let mut batch = Batch::new();
     fill(batch.xt(Family::Ipv4, Table::Nat));
     let prepared: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
-    plan(&prepared, (hints, Guard::Generation), memory).unwrap()
+    plan(&prepared, Known { hints, guard: Guard::Generation, inventory: None }, memory).unwrap().steps
 }
 
 fn shown(steps: &[Step]) -> Vec<String> {
@@ -149,7 +149,7 @@ fn many_rules_that_are_all_there_is_go_as_such() {
         let mut batch = Batch::new();
         batch.xt(Family::Ipv4, Table::Nat).delete_rules_where("OWN", Owner::Comment("own".to_owned()));
         let prepared: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
-        plan(&prepared, (&[], guard), memory).unwrap()
+        plan(&prepared, Known { guard, ..Known::NOTHING }, memory).unwrap().steps
     };
     let mut memory = Memory::default().with("OWN", &all);
     assert_eq!(shown(&delete(&mut memory, Guard::Generation)), ["flush chain \"OWN\" of table \"ip nat\""]);
@@ -199,4 +199,51 @@ fn a_chain_that_others_jump_to_stays() {
             .delete_chain_if_unreferenced("OWN");
     });
     assert_eq!(gone.len(), 2);
+}
+
+/// The rules are in the chain in truth: the planner believes what it knows.
+#[test]
+fn what_a_chain_is_known_to_lack_is_not_looked_for() {
+    let all: Vec<_> = (0..100).map(rule).collect();
+    let mut memory = Memory::default().with("SHARED", &all);
+    let table = TableRef::Xt(Family::Ipv4, Table::Nat);
+    let ensure = |memory: &mut Memory, inventory: Option<&Inventory>, rules: &[Rule]| {
+        let mut batch = Batch::new();
+        for rule in rules {
+            batch.xt(Family::Ipv4, Table::Nat).ensure_rule("SHARED", rule.clone(), Position::Tail);
+        }
+        let prepared: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
+        let known = Known { hints: &[], guard: Guard::Generation, inventory };
+        plan(&prepared, known, memory).unwrap()
+    };
+    let first = ensure(&mut memory, None, &[rule(1), rule(200)]);
+    assert_eq!((first.steps.len(), memory.listings), (1, 1));
+    let inventory = first.committed(7, None).unwrap();
+    assert!(inventory.is_of(8));
+    let next = ensure(&mut memory, Some(&inventory), &[rule(300), rule(301), rule(300)]);
+    assert_eq!((next.steps.len(), memory.listings), (2, 1));
+    // Added meanwhile, or there all the time: only a listing tells.
+    let there = ensure(&mut memory, Some(&inventory), &[rule(5)]);
+    assert_eq!((there.steps.len(), memory.listings), (0, 2));
+    let forged = Inventory::new(8);
+    assert!(!forged.lacks(&table, "SHARED", "-j RETURN"));
+    assert_eq!(next.committed(8, Some(inventory)).map(|inventory| inventory.is_of(9)), Some(true));
+    assert!(next.committed(9, Some(forged)).unwrap().is_empty());
+    assert_eq!(next.committed(9, None), None);
+}
+
+#[test]
+fn short_chains_are_read_again_each_time() {
+    let all: Vec<_> = (0..60).map(rule).collect();
+    let mut memory = Memory::default().with("SHARED", &all);
+    let prepared = {
+        let mut batch = Batch::new();
+        batch.xt(Family::Ipv4, Table::Nat).ensure_rule("SHARED", rule(200), Position::Tail);
+        batch.changes().iter().map(Prepared::new).collect::<Vec<_>>()
+    };
+    let plan = plan(&prepared, Known::NOTHING, &mut memory).unwrap();
+    assert_eq!((plan.steps.len(), plan.committed(7, None)), (1, None));
+    let mut known = Inventory::new(7);
+    known.note(&TableRef::Xt(Family::Ipv4, Table::Nat), "SHARED", &["of when it was long".to_owned()]);
+    assert!(plan.committed(7, Some(known)).unwrap().is_empty());
 }

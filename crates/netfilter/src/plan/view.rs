@@ -20,6 +20,8 @@ pub(super) struct View {
     pub(super) rules_found: u32,
     /// What stands where hints say, as long as the chain has not been read.
     pub(super) hinted: Option<Rules>,
+    /// Whether rules were looked for among all of the chain's, to be added if they are not there.
+    pub(super) sought: bool,
     /// Rules that steps delete without the others having been read.
     pub(super) gone: HashSet<RuleId>,
     pub(super) added: Added,
@@ -35,10 +37,22 @@ impl View {
             rules: found.is_none().then(Rules::default),
             rules_found: 0,
             hinted: None,
+            sought: false,
             gone: HashSet::new(),
             added: Added::default(),
             jumps: 0,
         }
+    }
+
+    /// Whether more than `few` rules were found in it, or may have been.
+    pub(super) fn is_long(&self, few: usize) -> bool {
+        let count = match self.found {
+            Some(_) if self.exists && self.rules.is_some() => self.rules_found,
+            Some(Uses::RulesAndJumps(uses)) if self.exists => uses,
+            Some(Uses::Unknown) => return self.exists,
+            Some(Uses::RulesAndJumps(_)) | None => return false,
+        };
+        usize::try_from(count).is_ok_and(|count| count > few)
     }
 }
 
@@ -92,6 +106,11 @@ impl Rules {
 
     pub(super) fn into_listed(self) -> impl Iterator<Item = Listed> {
         self.listed.into_iter().flatten()
+    }
+
+    /// What those say that are understood.
+    pub(super) fn canons(&self) -> impl Iterator<Item = &Canon> {
+        self.listed.iter().flatten().filter_map(|listed| listed.canon().map(|canon| &**canon))
     }
 
     fn index(&mut self) -> &Index {

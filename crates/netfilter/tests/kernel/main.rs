@@ -14,6 +14,7 @@ mod conntrack;
 mod dump;
 mod foreign;
 mod hints;
+mod inventory;
 mod iptables;
 mod limbo;
 mod nftables;

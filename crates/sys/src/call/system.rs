@@ -12,7 +12,7 @@ use cnibox_spec::NetnsPath;
 use thiserror::Error;
 
 use crate::call::{Coded, Env, Failure, Host, Registry};
-use crate::ledger::{Turn, missed, note_missed, recall};
+use crate::ledger::{Turn, inventory_of, missed, note_inventory, note_missed, recall};
 
 /// In which of the two namespaces of a call something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,10 +182,21 @@ impl<'h> Sys<'h> {
                 let choice = self.env.var("CNIBOX_NETFILTER").parse()?;
                 let mut engine = Engine::open(choice, self.env.var_os("PATH").unwrap_or_default());
                 engine.expect(self.turn.iter().flat_map(recall));
+                if let Some(inventory) = inventory_of(|| self.host().ok()?.netns_cookie()) {
+                    engine.expect_at_most(inventory);
+                }
                 engine
             }
         };
         Ok(self.engine.insert(engine))
+    }
+
+    /// The call is over: what it knows of the packet filter's long chains is noted for the next one.
+    pub fn engine_ends(&mut self) {
+        let Some(inventory) = self.engine.as_ref().and_then(Engine::inventory).cloned() else { return };
+        if let Some(cookie) = self.host().ok().and_then(|rtnl| rtnl.netns_cookie()) {
+            note_inventory(&inventory, cookie);
+        }
     }
 
     /// Whether rules that could be written either way go into native tables: where the host has only `nft`, and where the

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What spares later calls a question. Where ADD put an attachment's packet filter rules, so that CHECK and DEL find them
-//! without a listing of everybody else's: on a full node that costs more than all the rest. And which part of the kernel
-//! was missed since it was started: it would start `modprobe` for each question.
+//! without a listing of everybody else's: on a full node that costs more than all the rest. What the longest chains hold at
+//! most, so that ADD need not list them to know that its rules are not there. And which part of the kernel was missed since
+//! it was started: it would start `modprobe` for each question.
 
-use cnibox_netfilter::{Engine, Hint};
+use cnibox_netfilter::{Engine, Hint, Inventory};
 
 use super::private_dir::PrivateDir;
 use super::turn::Turn;
@@ -37,6 +38,33 @@ pub(crate) fn hint_lines(engine: &Engine) -> Vec<String> {
     engine.added().iter().map(Hint::to_string).collect()
 }
 
+/// What the packet filter's long chains hold at most, in the namespace with this cookie. An upgraded program may put rules
+/// in other words.
+pub(crate) fn inventory_of(cookie: impl FnOnce() -> Option<u64>) -> Option<Inventory> {
+    let note = PrivateDir::of_host("").read(INVENTORY, INVENTORY_LIMIT).ok().flatten()?;
+    let (head, inventory) = note.split_once('\n')?;
+    (head == inventory_head(cookie()?)).then(|| inventory.parse().ok())?
+}
+
+/// Notes what a call knows when its last change is done. Without the note the next call lists rules.
+pub(crate) fn note_inventory(inventory: &Inventory, cookie: u64) {
+    let dir = PrivateDir::of_host("");
+    if inventory.is_empty() {
+        let _ = dir.remove_if_present(INVENTORY);
+        dir.remove_if_empty();
+        return;
+    }
+    let note = format!("{}\n{inventory}", inventory_head(cookie));
+    let _ = dir.replace(INVENTORY, note.as_bytes());
+}
+
+fn inventory_head(cookie: u64) -> String {
+    format!("{} {cookie}", env!("CARGO_PKG_VERSION"))
+}
+
+const INVENTORY: &str = "inventory";
+/// Above what an inventory of the longest chains has, in bytes.
+const INVENTORY_LIMIT: u64 = 2 << 20;
 const KERNEL: &str = "kernel";
 /// How many are kept. ADDs that are repeated without DEL add to them; of many, older ones are stale.
 pub(crate) const HINTS: usize = 64;

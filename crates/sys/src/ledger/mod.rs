@@ -27,7 +27,7 @@ mod record;
 mod turn;
 
 pub use book::Ledger;
-pub(crate) use hints::{HINTS, hint_lines, missed, note_missed, recall};
+pub(crate) use hints::{HINTS, hint_lines, inventory_of, missed, note_inventory, note_missed, recall};
 pub(crate) use mark::is_of_network;
 pub use mark::{Mark, Stage};
 pub use private_dir::PrivateDir;

@@ -34,9 +34,9 @@ pub(crate) fn add(pod: &Pod, samples: &mut Samples) -> Result<()> {
 
 /// Undoes [`add`].
 pub(crate) fn del(pod: &Pod, samples: &mut Samples) -> Result<()> {
-    let time = run("ip", &["-netns", &pod.id, "-batch", "-"], "link delete eth0\n")?
-        + run("iptables-restore", RESTORE, &rules(pod, false))?;
-    samples.note("DEL", WHOLE, time);
+    let link = run("ip", &["-netns", &pod.id, "-batch", "-"], "link delete eth0\n")?;
+    samples.note("DEL", LINK, link);
+    samples.note("DEL", WHOLE, link + run("iptables-restore", RESTORE, &rules(pod, false))?);
     Ok(())
 }
 
@@ -110,4 +110,6 @@ fn address(pod: &Pod) -> String {
     format!("172.26.{}.{}", 72 + pod.number / 250, pod.number % 250 + 1)
 }
 
+/// What deleting the link takes, which waits for all processors.
+pub(crate) const LINK: &str = "link";
 const RESTORE: &[&str] = &["--noflush", "-w"];

@@ -45,6 +45,13 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
             let grown = |side: usize| times(median(many, side, verb) / median(few, side, verb));
             growth.row([format!("{verb}, {most} / {least}"), grown(0), grown(1), grown(2)]);
         }
+        for (containers, sides) in &measured {
+            let link = sides.get(2).map_or(f64::NAN, |floor| floor.median("DEL", floor::LINK));
+            let share = |side: usize| times(median(sides, side, "DEL") / link);
+            let what =
+                format!("DEL, {containers}, compared with `ip` that only deletes the link, {}", ms(link));
+            growth.row([what, share(0), share(1), share(2)]);
+        }
     }
     Ok([table, growth.for_docs()].into_iter().chain(plugins).collect())
 }

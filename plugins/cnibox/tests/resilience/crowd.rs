@@ -180,7 +180,11 @@ fn rush(net: &Sandbox, size: usize, side: Side, with_go: bool) -> String {
 fn remains(net: &Sandbox, members: &[Member], side: Side) -> String {
     // Links of a namespace are gone a moment after it.
     std::thread::sleep(Duration::from_millis(100));
-    let snapshot = net.snapshot().without("last_reserved_ip").without("/run/cnibox/host-local");
+    let snapshot = net
+        .snapshot()
+        .without("last_reserved_ip")
+        .without("/run/cnibox/host-local")
+        .without("/run/cnibox/inventory");
     let those: Vec<_> = members.iter().filter(|member| member.side == side).collect();
     let text = format!("{snapshot:?}");
     text.lines()

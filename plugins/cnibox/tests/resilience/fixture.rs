@@ -382,7 +382,12 @@ impl<'a> World<'a> {
 
     /// The host as text, without what is documented to change: the last reserved address.
     pub(crate) fn host(&self) -> String {
-        let snapshot = self.net.snapshot().without("last_reserved_ip").without("/run/cnibox/host-local");
+        let snapshot = self
+            .net
+            .snapshot()
+            .without("last_reserved_ip")
+            .without("/run/cnibox/host-local")
+            .without("/run/cnibox/inventory");
         without_timers(&format!("{snapshot:?}"))
     }
 

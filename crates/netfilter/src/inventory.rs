@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What chains hold at most, as of one generation of the ruleset: a rule that is not in here is not there, and nobody's
+//! rules have to be listed to know. It must never know how that was found out, nor where it is kept.
+//!
+//! A transaction that is bound to a generation is committed only if nothing has changed since. So a chain that was read at
+//! that generation holds in the next one what it held, and what the transaction adds. Rules that went stay in here until
+//! the chain is read again: what is in here may be there.
+
+use std::fmt::{self, Write};
+use std::str::FromStr;
+
+use crate::batch::TableRef;
+use crate::error::{Error, Result};
+
+/// What an [`crate::Engine`] knows of the chains that it has read, for the next one on the same ruleset. Only long chains of
+/// the iptables dialect are worth it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inventory {
+    generation: u32,
+    chains: Vec<Holding>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Holding {
+    table: TableRef,
+    chain: String,
+    /// Of the rules' texts, each with a comma behind it.
+    digests: String,
+}
+
+impl Inventory {
+    pub(crate) fn new(generation: u32) -> Self {
+        Self { generation, chains: Vec::new() }
+    }
+
+    /// Whether it says what chains hold in this generation.
+    pub(crate) fn is_of(&self, generation: u32) -> bool {
+        self.generation == generation
+    }
+
+    /// Whether the chain is known to have no rule that says this.
+    pub(crate) fn lacks(&self, table: &TableRef, chain: &str, text: &str) -> bool {
+        self.find(table, chain).is_some_and(|at| {
+            self.chains.get(at).is_some_and(|holding| !holding.digests.contains(&digest(text)))
+        })
+    }
+
+    /// Whether it says nothing of any chain.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.chains.is_empty()
+    }
+
+    /// Notes what a chain holds, as it was read.
+    pub(crate) fn note(&mut self, table: &TableRef, chain: &str, texts: &[String]) {
+        self.forget(table, chain);
+        if texts.len() > MOST_RULES || chain.contains(char::is_control) {
+            return;
+        }
+        self.chains.truncate(MOST_CHAINS - 1);
+        let digests = texts.iter().map(|text| digest(text)).collect();
+        self.chains.push(Holding { table: table.clone(), chain: chain.to_owned(), digests });
+    }
+
+    /// Notes a rule that was added to a chain, if it is one that is known.
+    pub(crate) fn add(&mut self, table: &TableRef, chain: &str, text: &str) {
+        let Some(at) = self.find(table, chain) else { return };
+        if let Some(holding) = self.chains.get_mut(at) {
+            holding.digests += &digest(text);
+            if holding.digests.len() > MOST_RULES * DIGEST {
+                self.chains.remove(at);
+            }
+        }
+    }
+
+    /// A transaction that was bound to its generation was committed.
+    pub(crate) fn advance(&mut self) {
+        // kernel net/netfilter/nf_tables_api.c, nf_tables_commit: never 0
+        self.generation = self.generation.checked_add(1).unwrap_or(1);
+    }
+
+    fn find(&self, table: &TableRef, chain: &str) -> Option<usize> {
+        self.chains.iter().position(|holding| holding.table == *table && holding.chain == chain)
+    }
+
+    /// Notes nothing of a chain any more.
+    pub(crate) fn forget(&mut self, table: &TableRef, chain: &str) {
+        if let Some(at) = self.find(table, chain) {
+            self.chains.remove(at);
+        }
+    }
+}
+
+/// FNV-1a. Two rules of one digest cost a listing.
+fn digest(text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x},")
+}
+
+/// The generation on the first line, then a line for a chain's name and one for what it holds.
+impl fmt::Display for Inventory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.generation)?;
+        for Holding { table, chain, digests } in &self.chains {
+            writeln!(f, "{table} {chain}")?;
+            f.write_str(digests)?;
+            f.write_char('\n')?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Inventory {
+    type Err = Error;
+
+    /// Reads what `Display` writes.
+    fn from_str(text: &str) -> Result<Self> {
+        let parse = || {
+            let mut lines = text.split_terminator('\n');
+            let mut inventory = Self::new(lines.next()?.parse().ok()?);
+            while let Some(name) = lines.next() {
+                let mut words = name.splitn(3, ' ');
+                let table = format!("{} {}", words.next()?, words.next()?).parse().ok()?;
+                let (chain, digests) = (words.next()?.to_owned(), lines.next()?.to_owned());
+                let whole = digests.len() % DIGEST == 0 && digests.ends_with([',']) | digests.is_empty();
+                inventory.chains.push(Holding { table, chain, digests: whole.then_some(digests)? });
+            }
+            Some(inventory)
+        };
+        parse().ok_or_else(|| Error::InvalidText { kind: "inventory of rules", value: text.to_owned() })
+    }
+}
+
+/// Bytes of a digest's text.
+const DIGEST: usize = 17;
+/// A chain that held more since it was read is read again.
+const MOST_RULES: usize = 16 * 1024;
+const MOST_CHAINS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xt::{Family, Table};
+
+    fn table() -> TableRef {
+        TableRef::Xt(Family::Ipv4, Table::Filter)
+    }
+
+    fn texts(range: std::ops::Range<usize>) -> Vec<String> {
+        range.map(|number| format!("-s 10.0.0.{number}/32 -j ACCEPT")).collect()
+    }
+
+    #[test]
+    fn what_is_not_in_it_is_lacking_and_of_other_chains_nothing_is_known() {
+        let mut inventory = Inventory::new(7);
+        inventory.note(&table(), "a chain", &texts(0..100));
+        inventory.add(&table(), "a chain", "-j DROP");
+        inventory.add(&table(), "another", "-j DROP");
+        let read: Inventory = inventory.to_string().parse().unwrap();
+        assert_eq!(read, inventory);
+        for text in texts(0..100).iter().map(String::as_str).chain(["-j DROP"]) {
+            assert!(!read.lacks(&table(), "a chain", text), "{text}");
+        }
+        assert!(read.lacks(&table(), "a chain", "-j RETURN"));
+        assert!(!read.lacks(&table(), "another", "-j RETURN"));
+        assert!(!read.lacks(&TableRef::Xt(Family::Ipv6, Table::Filter), "a chain", "-j RETURN"));
+    }
+
+    #[test]
+    fn it_is_of_one_generation() {
+        let mut inventory = Inventory::new(u32::MAX - 1);
+        assert!(inventory.is_of(u32::MAX - 1) && !inventory.is_of(u32::MAX));
+        inventory.advance();
+        inventory.advance();
+        assert!(inventory.is_of(1));
+    }
+
+    #[test]
+    fn it_stays_small() {
+        let mut inventory = Inventory::new(1);
+        inventory.note(&table(), "long", &texts(0..MOST_RULES));
+        assert!(inventory.lacks(&table(), "long", "-j DROP"));
+        inventory.add(&table(), "long", "-j RETURN");
+        assert!(!inventory.lacks(&table(), "long", "-j DROP"));
+        for chain in 0..20 {
+            inventory.note(&table(), &chain.to_string(), &texts(0..2));
+        }
+        assert_eq!(inventory.chains.len(), MOST_CHAINS);
+        assert!(inventory.lacks(&table(), "19", "-j DROP"));
+    }
+
+    #[test]
+    fn half_a_text_is_none() {
+        for text in ["", "x", "1\nip filter", "1\nip filter C", "1\nip filter C\n0123", "1\nno table C\n\n"] {
+            text.parse::<Inventory>().unwrap_err();
+        }
+        assert_eq!("1".parse::<Inventory>().unwrap(), Inventory::new(1));
+    }
+}
