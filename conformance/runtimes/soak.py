@@ -79,8 +79,16 @@ class Living:
         except (host.RuntimeFailure, OSError) as e:
             with self.lock:  # it may have ended meanwhile
                 if name in self.members:
-                    raise host.RuntimeFailure("probe of %s: %s" % (name, e))
+                    raise host.RuntimeFailure("probe of %s: %s\n%s" % (name, e, _sight(*member)))
         self.probes += 1
+
+
+def _sight(addresses, port, namespace):
+    """What stands in the way of a port, for who has to find out."""
+    looks = ["iptables-save -t nat | grep -wE -- 'dport %d|%s'" % (port, "|".join(addresses)), "iptables -S FORWARD", "cat /proc/sys/net/ipv4/ip_forward",
+             "ip neighbour | grep -E '%s'" % "|".join(addresses), "ip netns exec %s ip address" % namespace, "ip netns exec %s ip neighbour" % namespace,
+             "conntrack -L -p tcp --dport %d" % port, "grep -l -r -F %s /run/cnibox" % addresses[0]]
+    return "".join("$ %s\n%s" % (look, host.shell(look, may_fail=True)) for look in looks)
 
 
 class Pods:
@@ -302,8 +310,10 @@ def _storm(faults, actors, until):
         time.sleep(faults.chance.uniform(0.5, 2))
         turn += 1
         faults.go_plugins(4) if turn % 4 == 0 else faults.act()
-    for actor in actors:
+    for actor in actors:  # all of them, where one has failed
+        actor.until = 0
         actor.calm.set()
+    for actor in actors:
         actor.join(120)
 
 
