@@ -3,7 +3,9 @@
 import functools
 from typing import Any, Callable, NamedTuple
 
-from . import beside, builders, builds, containerd, cri, firewalld, host, libcni, nerdctl, packages, podman, rootless, soak
+from . import beside, builders, builds, containerd, cri, firewalld, host, kubelet, libcni, nerdctl, packages, podman, rootless, soak
+from .cri_node import Node
+from .crio_node import CrioNode
 
 
 class Runtime(NamedTuple):
@@ -16,6 +18,7 @@ class Runtime(NamedTuple):
     stays: tuple = ()                    # phases in which it is the runtime that makes things stay, whatever the plugins
     is_daily: bool = True                # part of the short form
     has_control: bool = True             # runs with the Go plugins alone, too
+    is_timed: bool = True                # its times are told; of programs in several versions those of the newest
 
 
 def named(name):
@@ -52,6 +55,16 @@ def _nerdctl(cache):
     return dict(settings, path=settings["path"] + ":" + builds.programs(cache, "nerdctl"))
 
 
+def _crio(cache):
+    settings = _with_crictl(cache, builds.programs(cache, "crio", "crictl"))
+    return dict(settings, pinns=builds.pinns(cache))
+
+
+def _kubelet(cache):
+    settings = _containerd_built(cache)
+    return dict(settings, path=settings["path"] + ":" + builds.programs(cache, "kubelet"))
+
+
 def _buildkit(cache):
     debian = _debian(cache)
     return dict(debian, path=builds.programs(cache, "buildkitd", "buildctl"), runc=debian["packages"] + "/usr/sbin/runc")
@@ -75,8 +88,12 @@ def _firewalld(cache):
     return dict(_debian(cache), firewalld=packages.unpacked(cache, "bookworm", packages.FIREWALLD))
 
 
-def _cri(is_v1):
-    return lambda settings: cri.run(dict(settings, crowds=CROWDS[settings["brief"]]), is_v1)
+def _cri(make_node, version="1.1.0"):
+    return lambda settings: cri.run(dict(settings, crowds=CROWDS[settings["brief"]]), make_node, version)
+
+
+def _containerd_node(is_v1=False):
+    return lambda lab: Node(lab["path"], lab["runc"], is_v1)
 
 
 # How many containers at once, in the short form and in the whole one.
@@ -92,9 +109,12 @@ RUNTIMES = (
             lambda s: {"left": containerd.run(s["packages"]), "version": _said("containerd", s)}),
     Runtime("podman", "a network, two containers, a published port", _debian,
             lambda s: {"left": podman.run(s["packages"]), "version": _said("podman", s)}),
-    Runtime("cri-containerd-1.6", CRI, _containerd("bookworm"), _cri(True)),
-    Runtime("cri-containerd-2.1", CRI + "; STATUS", _containerd("sid"), _cri(False), is_daily=False),
-    Runtime("cri-containerd-2.3", CRI + "; STATUS", _containerd_built, _cri(False)),
+    Runtime("cri-containerd-1.6", CRI, _containerd("bookworm"), _cri(_containerd_node(is_v1=True), "1.0.0"), is_timed=False),
+    Runtime("cri-containerd-2.1", CRI + "; STATUS", _containerd("sid"), _cri(_containerd_node()), is_daily=False, is_timed=False),
+    Runtime("cri-containerd-2.3", CRI + "; STATUS", _containerd_built, _cri(_containerd_node())),
+    Runtime("cri-o", CRI + "; STATUS, CHECK, GC", _crio, _cri(CrioNode)),
+    Runtime("kubelet", "static pods on containerd 2.3: host ports (tcp, udp), two families, restarts, a pod taken away, kills in the middle, a crowd",
+            _kubelet, lambda s: kubelet.run(dict(s, crowds=CROWDS[s["brief"]]))),
     Runtime("firewalld-nftables", FIREWALLD, _firewalld, lambda s: firewalld.run(s, "nftables"), ("end in panic",)),
     Runtime("firewalld-iptables", FIREWALLD, _firewalld, lambda s: firewalld.run(s, "iptables"), ("end in panic",), False),
     Runtime("beside-docker", BESIDE, _debian, lambda s: beside.run(s, beside.DOCKER, None)),

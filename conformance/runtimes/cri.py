@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes' CRI: containerd driven by crictl as by a kubelet, with everything a pod may ask of its network.
+"""Kubernetes' CRI: containerd or CRI-O driven by crictl as by a kubelet, with everything a pod may ask of its network.
 
     life      a pod with host ports in both families, tcp, udp, sctp, on one address only; bandwidth; sysctls; its neighbour
     verbs     STATUS by containerd 2, CHECK and GC by libcni with containerd's own cache: it calls neither
@@ -10,15 +10,12 @@ import concurrent.futures
 import json
 import os
 import random
-import re
 import subprocess
 import time
-import urllib.request
 
 from ..side_by_side import netns, traffic
 from . import host, remains, sctp
 from .calls import reached
-from .cri_node import Node
 
 NETWORK = "pods"
 HOST6 = "2001:db8:99::1"
@@ -40,18 +37,18 @@ def conflist(version):
         {"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_notify": "1"}}]}
 
 
-def run(lab, is_v1):
-    """All of it with one containerd; the case's report."""
+def run(lab, make_node, version="1.1.0"):
+    """All of it with one daemon; the case's report."""
     os.makedirs("/etc/cni/net.d")
     with open("/etc/cni/net.d/10-pods.conflist", "w") as f:
-        json.dump(conflist("1.0.0" if is_v1 else "1.1.0"), f)
-    node = Node(lab["path"], lab["runc"], is_v1)
+        json.dump(conflist(version), f)
+    node = make_node(lab)
     case = Case(node, lab)
     try:
         node.start()
         report = case.run()
     except host.RuntimeFailure as e:
-        raise host.RuntimeFailure("%s\ncontainerd: %s" % (e, node.log_tail()))
+        raise host.RuntimeFailure("%s\n%s: %s" % (e, node.name, node.log_tail()))
     finally:
         if node.daemon:
             node.kill()
@@ -64,6 +61,7 @@ class Case:
 
     def __init__(self, node, lab):
         self.node, self.driver, self.sizes = node, lab["driver"], lab["crowds"]
+        self.phases = (self._crowds,) if lab.get("timed") else (self._life, self._crowds, self._namespace_gone, self._restart, self._killed)
         self.times = {}
 
     def run(self):
@@ -71,7 +69,7 @@ class Case:
         host.expect("reason why the network is ready", self.node.conditions()["NetworkReady"][0], True)
         self._warm_up()
         known, left = remains.seen(), []
-        for phase in (self._life, self._crowds, self._namespace_gone, self._restart, self._killed):
+        for phase in self.phases:
             phase()
             now = remains.seen()
             left += ["%s: %s" % (phase.__name__.strip("_"), l) for l in sorted(now - known)]
@@ -141,13 +139,12 @@ class Case:
 
     def _crowd(self, size):
         """SIZE pods at once: none has another's address, their ports reach them; how long each took, and how much of it CNI."""
-        start, before = time.monotonic(), self._setup_time()
+        start, known = time.monotonic(), self.node.setup_seconds()
         with concurrent.futures.ThreadPoolExecutor(size) as pool:
             made = list(pool.map(self._timed, range(size)))
             name = "%d pod%s" % (size, "s" if size > 1 else "")
             self.times[name + ", all running"] = time.monotonic() - start
-            self.times[name + ", one, on average"] = sum(seconds for _, seconds in made) / size
-            self.times[name + ", one in CNI"] = (self._setup_time() - before) / size
+            self.times[name + ", one, on average"] = (sum(seconds for _, seconds in made) / size, self.node.setup_seconds(known, size))
             pods = [pod for pod, _ in made]
             seen = [a for addresses, _ in pool.map(self.node.inspect, pods) for a in addresses]
             host.expect("addresses given twice", len(seen) - len(set(seen)), 0)
@@ -163,14 +160,6 @@ class Case:
 
     def _with_port(self, index, name):
         return self.node.run_pod(name, port_mappings=[{"protocol": 0, "container_port": 80, "host_port": 9000 + index}])
-
-    @staticmethod
-    def _setup_time():
-        """Seconds that containerd has spent in ADD of networks (its own metric)."""
-        with urllib.request.urlopen("http://127.0.0.1:1338/v1/metrics", timeout=5) as answer:
-            text = answer.read().decode()
-        sums = re.findall(r'^\S*network_plugin_operations_duration_seconds\S*_sum\{operation_type="set_up_pod"\} (\S+)', text, re.M)
-        return float(sums[0]) if sums else 0.0
 
     # ------------------------------------------------------------ faults
 
@@ -210,7 +199,7 @@ class Case:
         env = dict(os.environ, CNI_PATH=host.PLUGINS, ID="none", IFNAME="eth0", VALID="")
         host.shell("%s GC /etc/cni/net.d/10-pods.conflist /var/lib/cni" % self.driver, env)
         for name in os.listdir("/run/netns"):  # containerd's, and it has no others now
-            if name.startswith("cni-"):
+            if name != "out":
                 _unmount(name)
 
 

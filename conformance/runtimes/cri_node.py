@@ -5,12 +5,14 @@ import os
 import re
 import signal
 import subprocess
+import urllib.request
 
 from . import host, image, remains
 
 DIR = "/run/lab/cri"
-# What shims and containerd say to each other at their ends depends on who is first.
+# What shims and containerd say to each other at their ends depends on who is first, unless it is about networks.
 SHIMS = re.compile("ttrpc|shim|cleanup warnings")
+OF_NETWORKS = re.compile("cni|network|plugin type", re.I)
 KILLED = "-- killed by the lane --\n"
 SOCKET = DIR + "/sock"
 RUNTIME = """
@@ -66,6 +68,8 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 class Node:
     """containerd and its pods."""
 
+    name = "containerd"
+
     def __init__(self, path, runc, is_v1):
         """PATH: the directories of containerd, its shim, ctr and crictl."""
         self.env = dict(os.environ, PATH=path + ":" + os.environ["PATH"])
@@ -76,6 +80,11 @@ class Node:
         with open(DIR + "/crictl.yaml", "w") as f:
             f.write("runtime-endpoint: unix://%s\nimage-endpoint: unix://%s\ntimeout: 60\n" % (SOCKET, SOCKET))
 
+    @staticmethod
+    def endpoint():
+        """Where it listens, as Kubernetes writes that."""
+        return "unix://" + SOCKET
+
     def version(self):
         """containerd's version, as it says itself."""
         words = host.shell("containerd --version", self.env).split()
@@ -84,18 +93,32 @@ class Node:
     def start(self):
         """Starts containerd; its pods live on from an earlier one."""
         log = open(self.log, "a")
-        self.daemon = subprocess.Popen(["containerd", "-c", DIR + "/config.toml"], env=self.env, stdout=log, stderr=log,
-                                       stdin=subprocess.DEVNULL)
+        self.daemon = subprocess.Popen(self.command(), env=self.env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         log.close()
-        host.until(self._is_ready, "CRI of containerd to say that the network is ready", 30)
+        host.until(self._is_ready, "%s to say that the network is ready" % self.name, 30)
         self.starts += 1
         if self.starts == 1:
-            image.archive(host.ROOTFS, DIR + "/image.tar")
-            host.shell("ctr -a %s -n k8s.io images import --digests=false %s/image.tar" % (SOCKET, DIR), self.env)
+            self.first_start()
+
+    def command(self):
+        """The daemon's command line."""
+        return ["containerd", "-c", DIR + "/config.toml"]
+
+    def first_start(self):
+        """Puts the image into the daemon's store."""
+        image.archive(host.ROOTFS, DIR + "/image.tar")
+        host.shell("ctr -a %s -n k8s.io images import --digests=false %s/image.tar" % (SOCKET, DIR), self.env)
+
+    def setup_seconds(self, since=0.0, pods=1):
+        """How long containerd has been in ADD of networks (its own metric) for each of some pods; None where a daemon does not tell."""
+        with urllib.request.urlopen("http://127.0.0.1:1338/v1/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        sums = re.findall(r'^\S*network_plugin_operations_duration_seconds\S*_sum\{operation_type="set_up_pod"\} (\S+)', text, re.M)
+        return ((float(sums[0]) if sums else 0.0) - since) / pods
 
     def _is_ready(self):
         if self.daemon.poll() is not None:
-            raise host.RuntimeFailure("containerd ended: " + self.log_tail())
+            raise host.RuntimeFailure(self.name + " ended: " + self.log_tail())
         return self.conditions().get("NetworkReady", [False])[0]
 
     def conditions(self):
@@ -151,6 +174,12 @@ class Node:
         """IDs of all pods, also of those that are not ready."""
         return self.crictl("pods", "-q", "--no-trunc").split()
 
+    def unstopped(self, names):
+        """The sandboxes of the named pods that StopPodSandbox has not been through."""
+        pods = json.loads(self.crictl("pods", "-o", "json"))["items"] or ()
+        said = open(self.log).read()
+        return [p["id"] for p in pods if p["metadata"]["name"] in names and 'StopPodSandbox for \\"%s\\" returns successfully' % p["id"] not in said]
+
     def remove(self, *pods):
         """StopPodSandbox and RemovePodSandbox."""
         if pods:
@@ -163,8 +192,9 @@ class Node:
     def warnings(self):
         """What containerd warned of, without what differs from run to run; of networks only, once it was killed."""
         calm, _, torn = open(self.log).read().partition(KILLED)
-        lines = calm.splitlines() + [l for l in torn.splitlines() if re.search("cni|network|plugin type", l, re.I)]
-        return sorted({remains.plain(l) for l in lines if re.search(r"level=(warning|error|fatal)", l) and not SHIMS.search(l)})
+        lines = calm.splitlines() + [l for l in torn.splitlines() if OF_NETWORKS.search(l)]
+        said = [l for l in lines if re.search(r"level=(warning|error|fatal)", l)]
+        return sorted({remains.plain(l) for l in said if OF_NETWORKS.search(l) or not SHIMS.search(l)})
 
 
 def _namespace(info):

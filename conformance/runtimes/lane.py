@@ -6,6 +6,7 @@ anything behind.
 
 Also the program that runs inside:  python3 -m conformance.runtimes.lane NAME SETTINGS
 """
+import collections
 import contextlib
 import fcntl
 import json
@@ -17,7 +18,7 @@ import time
 from .. import sandbox
 from ..report import Table
 from ..upstream.cache import Cache
-from . import builds, catalogue, host, remains
+from . import builds, catalogue, figures, host, remains
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OUT = os.path.join(ROOT, "target", "conformance", "runtimes")
@@ -28,8 +29,7 @@ TIMEOUT = 4500
 def run(bindir, only=(), brief=False, seed=0):
     """The lane; returns pairs of a table and a list of shortfalls: what was run, and how long it took."""
     cache = Cache().ready()
-    table, problems = Table("Real runtimes", COLUMNS), []
-    figures = Table("Seconds from the request on", ["runtime", "what", "seconds", "Go: seconds"])
+    table, problems, times = Table("Real runtimes", COLUMNS), [], figures.table()
     for runtime in catalogue.RUNTIMES:
         if not (any(runtime.name.startswith(o) for o in only) if only else runtime.is_daily or not brief):
             continue
@@ -40,18 +40,33 @@ def run(bindir, only=(), brief=False, seed=0):
         control = _sandboxed(runtime, dict(settings, bin=go)) if runtime.has_control else None
         report = _sandboxed(runtime, dict(settings, bin=bindir))
         _note(runtime.name, report, control)
-        shortfalls = _shortfalls(runtime, report, control)
-        problems += ["%s: %s" % (runtime.name, p) for p in shortfalls]
-        verdict = "no" if shortfalls else "as it should"
-        left, excused = _left(runtime, report, control)
-        table.add(runtime.name, report.get("version", "?"), runtime.what, verdict, len(left),
-                  *([_verdict(control), len(control["left"])] if control else ["in turns", "-"]), "%.0f" % (time.time() - start))
-        for note in report["notes"] + (["%d lines stay as with the Go plugins (%s)" % (len(excused), ", ".join(runtime.stays))] if excused else []):
+        problems += ["%s: %s" % (runtime.name, p) for p in _shortfalls(runtime, report, control)]
+        table.add(*_row(runtime, report, control), "%.0f" % (time.time() - start))
+        for note in _notes(runtime, report, control):
             table.note("%s: %s" % (runtime.name, note))
-        for what, seconds in report["times"].items():
-            go = (control or report)["times"].get(what)
-            figures.add(runtime.name, what, "%.2f" % seconds, "%.2f" % go if go else "-")
-    return [(table, problems)] + ([(figures, [])] if figures.rows else [])
+        if report["times"] and runtime.is_timed:
+            rounds = [(report, control)] + ([] if brief else [_again(runtime, settings, bindir, go)])
+            problems += ["%s: figures: %s" % (runtime.name, r["failure"]) for both in rounds[1:] for r in both if r["failure"]]
+            figures.add(times, runtime.name, *([side["times"] for side in sides] for sides in zip(*rounds)))
+    return [(table, problems)] + ([(times, [])] if times.rows else [])
+
+
+def _again(runtime, settings, bindir, go):
+    """The figures once more, in the other order: the reports with the plugins under test and with the Go plugins."""
+    return tuple(_sandboxed(runtime, dict(settings, bin=side, timed=True)) for side in (bindir, go))
+
+
+def _row(runtime, report, control):
+    """A runtime's row, without how long it took."""
+    verdict = "no" if _shortfalls(runtime, report, control) else "as it should"
+    of_control = [_verdict(control), len(control["left"])] if control else ["in turns", "-"]
+    return [runtime.name, report.get("version", "?"), runtime.what, verdict, len(_left(runtime, report, control)[0])] + of_control
+
+
+def _notes(runtime, report, control):
+    """What is said below the table."""
+    excused = _left(runtime, report, control)[1]
+    return report["notes"] + (["%d lines stay as with the Go plugins (%s)" % (len(excused), ", ".join(runtime.stays))] if excused else [])
 
 
 def _note(name, report, control):
@@ -62,10 +77,14 @@ def _note(name, report, control):
 
 
 def _left(runtime, report, control):
-    """What a run left behind: (what it should not have, what stays with the Go plugins as well)."""
-    stays = {remains.plain(l) for l in (control or report)["left"] if l.startswith(runtime.stays)}
-    excused = [l for l in report["left"] if remains.plain(l) in stays]
-    return [l for l in report["left"] if l not in excused], excused
+    """What a run left behind: (what it should not have, what stays with the Go plugins as well, line for line)."""
+    stays = collections.Counter(remains.plain(l) for l in (control or report)["left"] if l.startswith(runtime.stays))
+    left, excused = [], []
+    for line in report["left"]:
+        is_excused = stays[remains.plain(line)] > 0
+        stays[remains.plain(line)] -= is_excused
+        (excused if is_excused else left).append(line)
+    return left, excused
 
 
 def _shortfalls(runtime, report, control):

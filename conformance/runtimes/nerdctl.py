@@ -40,7 +40,7 @@ def run(lab):
     with open(DIR + "/nerdctl.toml", "w") as f:
         f.write(TOML.format(socket=SOCKET, plugins=host.PLUGINS, dir=DIR))
     node.env["NERDCTL_TOML"] = DIR + "/nerdctl.toml"
-    case = Case(node, lab["crowds"])
+    case = Case(node, lab)
     try:
         node.start()
         host.shell("ctr -a %s -n lab images import --digests=false %s/image.tar" % (SOCKET, DIR), node.env)
@@ -55,8 +55,9 @@ def run(lab):
 class Case:
     """One run."""
 
-    def __init__(self, node, sizes):
-        self.node, self.sizes = node, sizes
+    def __init__(self, node, lab):
+        self.node, self.sizes = node, lab["crowds"]
+        self.phases = (self._crowds,) if lab.get("timed") else (self._life, self._isolation, self._ends, self._restart, self._crowds)
         self.said, self.times = [], {}
 
     def run(self):
@@ -67,7 +68,7 @@ class Case:
             self._start("first", "-p", "8080:80", network=network)
             self._end("first")
         phases = Phases(self, remains.seen)
-        for phase in (self._life, self._isolation, self._ends, self._restart, self._crowds):
+        for phase in self.phases:
             phases.run(phase)
         phases.run(self._removal)
         version = self.nerdctl("--version").split()[-1]

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nomad, compiled from its Go module into the cache."""
-import json
 import os
 import shutil
-import subprocess
 
 from .. import builds
-from ...upstream.debian import LabError, sh
+from ...upstream.debian import sh
 
 MODULE = "github.com/hashicorp/nomad"
 # The newest release that the module proxy has: since 2.0 Nomad's tags do not fit its module's path. What of Nomad touches
@@ -22,21 +20,10 @@ def ready(cache):
     if not os.path.exists(path):
         print("compiling nomad " + VERSION, flush=True)
         env, source = builds.environment(cache), os.path.join(cache.root, "module-sources", "nomad")
-        _copy_source(env, source)
+        builds.copy_source(env, MODULE, VERSION, source)
         sh(["go", "mod", "edit", "-dropreplace=%s/api" % MODULE, "-require=" + API], env=env, cwd=source)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         sh(["go", "build", "-p", "2", "-tags", "release", "-trimpath", "-ldflags=-s -w", "-o", path + ".new", "."], env=env, cwd=source)
         os.rename(path + ".new", path)
         shutil.rmtree(source)
     return path
-
-
-def _copy_source(env, source):
-    """A copy that can be changed of what the module proxy has."""
-    p = subprocess.run(["go", "mod", "download", "-json", MODULE + "@" + VERSION], env=env, cwd="/", stdout=subprocess.PIPE,
-                       stderr=subprocess.PIPE, text=True)
-    if p.returncode:
-        raise LabError("%s %s cannot be had from the module proxy: %s" % (MODULE, VERSION, (p.stdout + p.stderr)[-1500:]))
-    shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(json.loads(p.stdout)["Dir"], source)
-    sh(["chmod", "-R", "u+w", source])
