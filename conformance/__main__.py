@@ -16,6 +16,7 @@ from .accepted import Accepted
 from .known import Known
 from .report import Table
 from .runtimes import lane as runtimes
+from .runtimes import soak
 from .runtimes.nomad import lane as nomad
 from .side_by_side import lane as side_by_side
 from .side_by_side import random_chains, swap
@@ -28,6 +29,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUT = os.path.join(ROOT, "target", "conformance")
 KEPT = os.path.join(OUT, "docs")
 REFERENCE = "reference"
+LONG = 3600  # seconds of a soak that the documents have for itself
 
 
 class Lab:
@@ -106,8 +108,9 @@ def main():
     ap.add_argument("--update-docs", action="store_true", help="put the tables of these lanes into docs/conformance.md and README.md")
     ap.add_argument("--renew-accepted", action="store_true", help="write down what is accepted of the scenarios that run as they are now (conformance/accepted)")
     args = ap.parse_args()
-    if args.update_docs and not is_whole(args):
-        ap.error("the documents have whole runs of this checkout: --update-docs goes with no --only, --every, --seed, --count or --bin")
+    if args.update_docs and not is_whole(args) and not is_long_soak(args):
+        ap.error("the documents have whole runs of this checkout: --update-docs goes with no --only, --every, --seed, --count or --bin, "
+                 "but for `runtimes --only soak` with CNIBOX_SOAK_SECONDS of %d at least" % LONG)
     unknown = [l for l in args.lanes if l not in LANES]
     if unknown or os.geteuid() != 0:
         ap.error("unknown lane " + unknown[0] if unknown else "must be root (everything runs in namespaces of its own)")
@@ -119,6 +122,11 @@ def main():
 def is_whole(args):
     """Whether lanes are run with all that they have, against this checkout."""
     return not args.only and args.every == 1 and not args.bin and args.seed == 1 and args.count == random_chains.COUNT
+
+
+def is_long_soak(args):
+    """Whether nothing but a soak is run, and that longer than any whole run does."""
+    return args.lanes == ["runtimes"] and args.only == ["soak"] and soak.seconds(is_brief=False) >= LONG and args.every == 1 and not args.bin
 
 
 class Session:
@@ -153,7 +161,10 @@ class Session:
             print("FAIL %s: %s" % (name, problem), flush=True)
         row = self._verdict(name, problems, skipped, time.time() - start)
         if self.args.update_docs and not skipped:
-            kept.keep(KEPT, name, row, tables)
+            if is_long_soak(self.args):
+                kept.keep_soak(KEPT, soak.seconds(is_brief=False), self.args.seed, tables)
+            else:
+                kept.keep(KEPT, name, row, tables)
 
     def _verdict(self, name, problems, skipped, seconds):
         """Notes how a lane ended; its row, without the name."""

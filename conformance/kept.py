@@ -21,6 +21,12 @@ def keep(directory, lane, row, tables):
     _said("put-table", PAGE, lane, _written(directory, lane + ".md", "\n".join(tables) or "It has no tables."))
 
 
+def keep_soak(directory, seconds, seed, tables):
+    """Renews what the page says of the last long soak, which no whole run has."""
+    said = "%d seconds with seed %d, on %s at %s." % (seconds, seed, datetime.date.today().isoformat(), _said("commit"))
+    _said("put-table", PAGE, "soak", _written(directory, "soak.md", "\n\n".join([said] + tables)))
+
+
 def _written(directory, name, text):
     os.makedirs(directory, exist_ok=True)
     path = os.path.join(directory, name)
