@@ -7,6 +7,7 @@
 mod errors;
 mod host_device;
 mod lan;
+mod machine;
 mod over_parent;
 mod ptp;
 mod standalone;
