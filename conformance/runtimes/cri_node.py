@@ -181,9 +181,8 @@ class Node:
         return [p["id"] for p in pods if p["metadata"]["name"] in names and 'StopPodSandbox for \\"%s\\" returns successfully' % p["id"] not in said]
 
     def remove(self, *pods):
-        """StopPodSandbox and RemovePodSandbox."""
-        if pods:
-            self.crictl("rmp", "-f", *pods)
+        """StopPodSandbox and RemovePodSandbox; what crictl said."""
+        return self.crictl("rmp", "-f", *pods) if pods else ""
 
     def log_tail(self):
         """The end of containerd's log, for a failure."""

@@ -7,6 +7,7 @@ whose rules a fault took. At the end everything is stopped, libcni's GC runs, an
 Faults come while the plugins under test are in place, since the Go plugins leave rules behind when a namespace is gone or
 a call is killed; what they made lives through the faults all the same.
 """
+import collections
 import glob
 import json
 import os
@@ -35,6 +36,11 @@ class Living:
     def __init__(self):
         self.lock, self.members, self.ports = threading.Lock(), {}, list(range(9000, 9100))
         self.probes = self.made = 0
+        self.history = collections.deque(maxlen=2000)
+
+    def note(self, what):
+        """Remembers what happened, for who has to find out why something did not hold."""
+        self.history.append("%.2f %s" % (time.monotonic(), what))
 
     def port(self):
         """A port that nobody uses."""
@@ -49,14 +55,18 @@ class Living:
                     raise host.RuntimeFailure("address given twice: %s has %s, %s has %s" % (other, theirs, name, addresses))
             self.members[name] = (addresses, port, namespace)
             self.made += 1
+        self.note("born %s %s port %d" % (name, addresses, port))
 
     def leaves(self, name):
         """A container is about to end; its port is free when it has."""
         with self.lock:
-            return self.members.pop(name)[1]
+            addresses, port, _ = self.members.pop(name)
+        self.note("ends %s %s port %d" % (name, addresses, port))
+        return port
 
     def gone(self, port):
         """The end has come."""
+        self.note("gone port %d" % port)
         with self.lock:
             self.ports.append(port)
 
@@ -79,13 +89,13 @@ class Living:
         except (host.RuntimeFailure, OSError) as e:
             with self.lock:  # it may have ended meanwhile
                 if name in self.members:
-                    raise host.RuntimeFailure("probe of %s: %s\n%s" % (name, e, _sight(*member)))
+                    raise host.RuntimeFailure("probe of %s: %s\n%s%s" % (name, e, _sight(*member), "\n".join(self.history)))
         self.probes += 1
 
 
 def _sight(addresses, port, namespace):
     """What stands in the way of a port, for who has to find out."""
-    looks = ["iptables-save -t nat | grep -wE -- 'dport %d|%s'" % (port, "|".join(addresses)), "iptables -S FORWARD", "cat /proc/sys/net/ipv4/ip_forward",
+    looks = ["iptables-save -t nat | grep -wE -- 'dports? %d|%s'" % (port, "|".join(addresses)), "iptables -S FORWARD", "cat /proc/sys/net/ipv4/ip_forward",
              "ip neighbour | grep -E '%s'" % "|".join(addresses), "ip netns exec %s ip address" % namespace, "ip netns exec %s ip neighbour" % namespace,
              "conntrack -L -p tcp --dport %d" % port, "grep -l -r -F %s /run/cnibox" % addresses[0]]
     return "".join("$ %s\n%s" % (look, host.shell(look, may_fail=True)) for look in looks)
@@ -107,7 +117,7 @@ class Pods:
 
     def end(self, pod):
         """Stops and removes it."""
-        self.node.remove(pod)
+        return self.node.remove(pod)
 
     def end_all(self):
         """Removes all."""
@@ -136,7 +146,7 @@ class Containers:
 
     def end(self, name):
         """Stops and removes it."""
-        self.call("rm", "-f", "-t", "0", name)
+        return self.call("rm", "-f", "-t", "0", name)
 
     def end_all(self):
         """Removes all."""
@@ -185,6 +195,7 @@ class Actor(threading.Thread):
             self.handles[name], addresses, namespace = self.runtime.start(name, port)
         except (host.RuntimeFailure, ValueError):
             self.refused += 1
+            self.living.note("refused %s port %d" % (name, port))
             return
         self.living.born(name, addresses, port, namespace)
 
@@ -193,11 +204,12 @@ class Actor(threading.Thread):
         port = self.living.leaves(name)
         for _ in range(40):
             try:
-                self.runtime.end(self.handles[name])
+                self.living.note("end of %s: %s" % (name, self.runtime.end(self.handles[name])))
                 self.living.gone(port)
                 return
             except host.RuntimeFailure as e:
                 last = e
+                self.living.note("end of %s fails: %s" % (name, e))
                 time.sleep(0.25)
         raise host.RuntimeFailure("%s does not end: %s" % (name, last))
 
@@ -212,16 +224,23 @@ class Faults:
     def act(self):
         """One fault, noted by name."""
         fault = self.chance.choice((self._runtime_killed, self._plugin_killed, self._plugin_killed, self._namespace_removed, self._rules_flushed))
-        fault()
         name = fault.__name__.strip("_").replace("_", " ")
+        self.note(name)
+        fault()
         self.done[name] = self.done.get(name, 0) + 1
+
+    def note(self, what):
+        """Remembers what was done."""
+        self.actors[0].living.note("fault: " + what)
 
     def go_plugins(self, seconds):
         """Some time with the Go plugins, without faults."""
+        self.note("Go plugins come")
         host.shell("mount --bind '%s' %s" % (self.lab["go"], host.PLUGINS))
         time.sleep(seconds)
         self._pause()
         host.shell("umount " + host.PLUGINS)
+        self.note("Go plugins go")
         self._go_on()
 
     def _pause(self):
@@ -246,9 +265,18 @@ class Faults:
         deadline = time.monotonic() + 1
         while time.monotonic() < deadline:
             for link in glob.glob("/proc/[0-9]*/exe"):
-                if os.path.basename(_target(link)) == "cnibox":
-                    os.kill(int(link.split("/")[2]), signal.SIGKILL)
+                if os.path.basename(_target(link)) == "cnibox" and self._kill(link.split("/")[2]):
                     return
+
+    def _kill(self, pid):
+        """Kills a process; whether it was still there. It stands still while its name is noted."""
+        try:
+            os.kill(int(pid), signal.SIGSTOP)
+            self.note("kills " + _call(pid))
+            os.kill(int(pid), signal.SIGKILL)
+        except (ProcessLookupError, FileNotFoundError):
+            return False
+        return True
 
     def _namespace_removed(self):
         """A living pod's network namespace is taken from under it; the pod is ended at once, as a kubelet would."""
@@ -270,6 +298,13 @@ class Faults:
             for name in actor.living.names(actor.runtime.prefix):
                 actor.finish(name)
         self._go_on()
+
+
+def _call(pid):
+    """Which plugin a process is, with which verb and for whom."""
+    with open("/proc/%s/cmdline" % pid, encoding="utf-8") as line, open("/proc/%s/environ" % pid, encoding="utf-8") as environ:
+        names = [v for v in environ.read().split("\0") if v.startswith(("CNI_COMMAND", "CNI_CONTAINERID"))]
+        return " ".join(line.read().split("\0")[:1] + names)
 
 
 def _target(link):
