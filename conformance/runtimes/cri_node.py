@@ -69,6 +69,7 @@ class Node:
     """containerd and its pods."""
 
     name = "containerd"
+    maps_ports_by_cni = True  # else the daemon does, and forwards less: not what comes from the loopback or from pods
 
     def __init__(self, path, runc, is_v1):
         """PATH: the directories of containerd, its shim, ctr and crictl."""

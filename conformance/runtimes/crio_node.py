@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node whose pods CRI-O makes. Host ports are portmap's: CRI-O's own mapping of them is switched off.
+"""A node whose pods CRI-O makes.
 
-Unlike containerd, CRI-O calls CHECK (after every ADD) and GC (when it starts) itself.
+Unlike containerd, CRI-O calls CHECK (after every ADD) and GC (when it starts) itself. It maps host ports by rules of its own
+and tells plugins of none, so portmap is called but has nothing to do.
 """
 import os
 
@@ -22,10 +23,9 @@ default_runtime = "runc"
 cgroup_manager = "cgroupfs"
 conmon_cgroup = "pod"
 pinns_path = "{pinns}"
-namespaces_dir = "/run"
+namespaces_dir = "/var/run"
 container_exits_dir = "{dir}/exits"
 container_attach_socket_dir = "{dir}/attach"
-disable_hostport_mapping = true
 apparmor_profile = "unconfined"
 [crio.runtime.runtimes.runc]
 runtime_path = "{runc}"
@@ -48,6 +48,7 @@ class CrioNode(Node):
     """CRI-O and its pods."""
 
     name = "CRI-O"
+    maps_ports_by_cni = False
 
     def __init__(self, lab):
         super().__init__(lab["path"], lab["runc"], is_v1=False)

@@ -9,6 +9,7 @@ a call is killed; what they made lives through the faults all the same.
 """
 import collections
 import glob
+import itertools
 import json
 import os
 import random
@@ -35,6 +36,7 @@ class Living:
 
     def __init__(self):
         self.lock, self.members, self.ports = threading.Lock(), {}, list(range(9000, 9100))
+        self.fresh = itertools.count(9100)
         self.probes = self.made = 0
         self.history = collections.deque(maxlen=2000)
 
@@ -69,6 +71,12 @@ class Living:
         self.note("gone port %d" % port)
         with self.lock:
             self.ports.append(port)
+
+    def lost(self, port):
+        """What was made for a port may be there still, and nobody knows it any more: another port takes its place."""
+        with self.lock:
+            self.ports.append(next(self.fresh))
+        self.note("lost port %d" % port)
 
     def names(self, prefix):
         """The living ones of one runtime."""
@@ -129,8 +137,8 @@ class Containers:
 
     prefix = "container"
 
-    def __init__(self, packages):
-        self.env = podman.environment(packages)
+    def __init__(self, packages, driver):
+        self.env, self.driver, self.forgotten = podman.environment(packages), driver, 0
         self.call("network", "create", "--disable-dns", "--subnet", "10.62.0.0/24", PODMAN_NETWORK)
 
     def call(self, *args, may_fail=False):
@@ -145,8 +153,16 @@ class Containers:
         return name, [told["Networks"][PODMAN_NETWORK]["IPAddress"]], os.path.basename(told["SandboxKey"])
 
     def end(self, name):
-        """Stops and removes it."""
-        return self.call("rm", "-f", "-t", "0", name)
+        """Stops and removes it. When DEL fails Podman says so and never calls it again: GC is for that."""
+        said = self.call("rm", "-f", "-t", "0", name)
+        if "Unable to clean up network" in said:
+            self.forgotten += 1
+            _again(self._collect)
+        return said
+
+    def _collect(self):
+        """GC beside the containers that live."""
+        _collect(self.driver, "/etc/cni/net.d/%s.conflist" % PODMAN_NETWORK, self.call("ps", "-aq", "--no-trunc").split())
 
     def end_all(self):
         """Removes all."""
@@ -172,8 +188,8 @@ class Actor(threading.Thread):
                 self.calm.wait()
                 with self.step:
                     count += self._act(count + 1)
-        except (host.RuntimeFailure, OSError, KeyError) as e:
-            self.failure = "%s: %s" % (self.runtime.prefix, e)
+        except Exception as e:  # pylint: disable=broad-except; whatever it is, the soak did not hold
+            self.failure = "%s: %s: %s" % (self.runtime.prefix, type(e).__name__, e)
 
     def _act(self, number):
         """Something at random; whether that was a new container, of this number."""
@@ -195,23 +211,26 @@ class Actor(threading.Thread):
             self.handles[name], addresses, namespace = self.runtime.start(name, port)
         except (host.RuntimeFailure, ValueError):
             self.refused += 1
-            self.living.note("refused %s port %d" % (name, port))
+            self.living.lost(port)
             return
         self.living.born(name, addresses, port, namespace)
 
     def finish(self, name):
         """Ends a container; again when a fault came between."""
         port = self.living.leaves(name)
-        for _ in range(40):
-            try:
-                self.living.note("end of %s: %s" % (name, self.runtime.end(self.handles[name])))
-                self.living.gone(port)
-                return
-            except host.RuntimeFailure as e:
-                last = e
-                self.living.note("end of %s fails: %s" % (name, e))
-                time.sleep(0.25)
-        raise host.RuntimeFailure("%s does not end: %s" % (name, last))
+        self.living.note("end of %s: %s" % (name, _again(lambda: self.runtime.end(self.handles[name]))))
+        self.living.gone(port)
+
+
+def _again(what):
+    """Does something that a fault may come between, until it comes about."""
+    for left in range(39, -1, -1):
+        try:
+            return what()
+        except host.RuntimeFailure:
+            if not left:
+                raise
+            time.sleep(0.25)
 
 
 class Faults:
@@ -320,7 +339,7 @@ def run(lab):
     with open("/etc/cni/net.d/10-pods.conflist", "w") as f:
         json.dump(cri.conflist("1.1.0"), f)
     node, living = Node(lab["path"], lab["runc"], is_v1=False), Living()
-    containers = Containers(lab["packages"])
+    containers = Containers(lab["packages"], lab["driver"])
     node.start()
     until = time.monotonic() + lab["seconds"]
     actors = [Actor(r, living, lab["seed"] + i, until) for i, r in enumerate((Pods(node), containers))]
@@ -363,14 +382,14 @@ def _end(lab, node, actors, faults, known):
         if name != "out":
             host.shell("umount /run/netns/%s; rm -f /run/netns/%s" % (name, name), may_fail=True)
     living = actors[0].living
-    said = "%d containers, %d probes, %d refused at a fault, %s" % (
-        living.made, living.probes, sum(a.refused for a in actors), ", ".join("%s: %d" % f for f in sorted(faults.done.items())))
+    said = "%d containers, %d probes, %d refused at a fault, %d forgotten by Podman when DEL failed, %s" % (
+        living.made, living.probes, sum(a.refused for a in actors), actors[1].runtime.forgotten, ", ".join("%s: %d" % f for f in sorted(faults.done.items())))
     return {"left": sorted(remains.seen() - known), "failure": "; ".join(failures) or None, "version": node.version() + ", podman " +
             actors[1].runtime.call("--version").split()[-1], "notes": [said]}
 
 
-def _collect(driver, path):
-    """GC of a network, which its version may be too old for, with nobody alive."""
+def _collect(driver, path, living=()):
+    """GC of a network, which its version may be too old for, with those containers alive."""
     with open(path) as f:
         conf = dict(json.load(f), cniVersion="1.1.0")
-    Network(driver, conf, "/var/lib/cni").verb("GC", "none", VALID="")
+    Network(driver, conf, "/var/lib/cni").verb("GC", "none", VALID=" ".join("%s/eth0" % c for c in living))
