@@ -61,8 +61,7 @@ class Lab:
 
     def runtimes(self):
         """Real runtimes, in short where only a share of everything is wanted."""
-        brief = self.share.step > 1
-        found = runtimes.run(self.bin, self.only, brief=brief, seed=self.seed) + nomad.run(self.bin, self.only, brief)
+        found = runtimes.run(self.bin, self.only, self.share, self.seed) + nomad.run(self.bin, self.only, self.share.step > 1)
         return [(table, problems) for table, problems in found if table.rows or problems]
 
     def full_kernel(self):

@@ -16,9 +16,17 @@ class Runtime(NamedTuple):
     prepare: Callable[[Any], dict]       # fills the cache; paths that `run` needs, `packages` among them
     run: Callable[[dict], dict]          # in the sandbox; a report: left, and version, warnings, times where there are any
     stays: tuple = ()                    # phases in which it is the runtime that makes things stay, whatever the plugins
-    is_daily: bool = True                # part of the short form
+    is_daily: bool = False               # part of every short form; of the others another share each day
     has_control: bool = True             # runs with the Go plugins alone, too
     is_timed: bool = True                # its times are told; of programs in several versions those of the newest
+
+
+def chosen(only, share):
+    """The runtimes whose names begin with one of ONLY; without that, of those that are not daily this share."""
+    if only:
+        return [r for r in RUNTIMES if any(r.name.startswith(o) for o in only)]
+    others = [r for r in RUNTIMES if not r.is_daily][share]
+    return [r for r in RUNTIMES if r.is_daily or r in others]
 
 
 def named(name):
@@ -104,19 +112,19 @@ BESIDE = "FORWARD drops, their chains: a life, their restart, a saved ruleset pu
 
 RUNTIMES = (
     Runtime("libcni", "every verb, its cache, its GC", _debian,
-            lambda s: {"left": libcni.run(s["driver"]), "version": s["libcni"]}),
+            lambda s: {"left": libcni.run(s["driver"]), "version": s["libcni"]}, is_daily=True),
     Runtime("containerd", "`ctr run --cni`, a published port", _debian,
             lambda s: {"left": containerd.run(s["packages"]), "version": _said("containerd", s)}),
     Runtime("podman", "a network, two containers, a published port", _debian,
             lambda s: {"left": podman.run(s["packages"]), "version": _said("podman", s)}),
     Runtime("cri-containerd-1.6", CRI, _containerd("bookworm"), _cri(_containerd_node(is_v1=True), "1.0.0"), is_timed=False),
-    Runtime("cri-containerd-2.1", CRI + "; STATUS", _containerd("sid"), _cri(_containerd_node()), is_daily=False, is_timed=False),
-    Runtime("cri-containerd-2.3", CRI + "; STATUS", _containerd_built, _cri(_containerd_node())),
+    Runtime("cri-containerd-2.1", CRI + "; STATUS", _containerd("sid"), _cri(_containerd_node()), is_timed=False),
+    Runtime("cri-containerd-2.3", CRI + "; STATUS", _containerd_built, _cri(_containerd_node()), is_daily=True),
     Runtime("cri-o", CRI + "; STATUS, CHECK, GC", _crio, _cri(CrioNode)),
     Runtime("kubelet", "static pods on containerd 2.3: host ports (tcp, udp), two families, restarts, a pod taken away, kills in the middle, a crowd",
             _kubelet, lambda s: kubelet.run(dict(s, crowds=CROWDS[s["brief"]]))),
     Runtime("firewalld-nftables", FIREWALLD, _firewalld, lambda s: firewalld.run(s, "nftables"), ("end in panic",)),
-    Runtime("firewalld-iptables", FIREWALLD, _firewalld, lambda s: firewalld.run(s, "iptables"), ("end in panic",), False),
+    Runtime("firewalld-iptables", FIREWALLD, _firewalld, lambda s: firewalld.run(s, "iptables"), ("end in panic",)),
     Runtime("beside-docker", BESIDE, _debian, lambda s: beside.run(s, beside.DOCKER, None)),
     Runtime("beside-kube-proxy", BESIDE + "; its chain that marks", _debian, lambda s: beside.run(s, beside.KUBE, "KUBE-MARK-MASQ")),
     Runtime("nerdctl", "networks of its own: -p, --ip, --mac-address, two families, isolation, names, a crowd, restarts, `network rm`", _nerdctl,
@@ -125,5 +133,5 @@ RUNTIMES = (
     Runtime("buildkit", "RUNs with a network each, by the buildkit-cni- names: one, many at once, a pool, killed in a RUN", _buildkit, builders.buildkit),
     Runtime("buildah", "RUNs on Podman's network", _debian, builders.buildah),
     Runtime("soak", "crictl and Podman at once, faults at random, the Go plugins in turns with ours", _soak,
-            lambda s: soak.run(dict(s, seconds=soak.seconds(s["brief"]))), has_control=False),
+            lambda s: soak.run(dict(s, seconds=soak.seconds(s["brief"]))), is_daily=True, has_control=False),
 )
