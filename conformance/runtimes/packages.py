@@ -24,14 +24,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def ready(cache):
     """The directory the packages are unpacked in; also compiles the driver."""
     root = unpacked(cache, "bookworm", PACKAGES)
-    sh(["go", "build", "-ldflags=-s -w", "-o", driver(cache), os.path.join(HERE, "libcni_driver", "main.go")],
+    os.makedirs(os.path.dirname(driver(cache)), exist_ok=True)
+    sh(["go", "build", "-ldflags=-s -w", "-o", driver(cache) + ".new", os.path.join(HERE, "libcni_driver", "main.go")],
        env=cache.go_env(shimmed=False), cwd="/")
+    os.rename(driver(cache) + ".new", driver(cache))  # somebody may be using it
     return root
 
 
 def driver(cache):
-    """The compiled libcni driver."""
-    return os.path.join(cache.root, "bin", "libcni-driver")
+    """The compiled libcni driver; not in `bin`, which is emptied when upstream's suites are compiled anew."""
+    return os.path.join(cache.root, "programs", "libcni-driver")
 
 
 def libcni_version(cache):
