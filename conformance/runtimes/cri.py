@@ -67,13 +67,17 @@ class Case:
         """Every phase; what was left and how long things took."""
         host.expect("reason why the network is ready", self.node.conditions()["NetworkReady"][0], True)
         self._warm_up()
-        known, left = remains.seen(), []
+        known, left = self._seen(), []
         for phase in self.phases:
             phase()
-            now = remains.seen()
+            now = self._seen()
             left += ["%s: %s" % (phase.__name__.strip("_"), l) for l in sorted(now - known)]
             known |= now
         return {"left": left, "times": self.times}
+
+    def _seen(self):
+        """The state of the host, without what is the daemon's own."""
+        return {l for l in remains.seen() if not (self.node.own_state and self.node.own_state.search(l))}
 
     def _warm_up(self):
         """The first pod brings what all share (bridge, chains, tables), and leaves only that."""

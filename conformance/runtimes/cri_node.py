@@ -10,8 +10,6 @@ import urllib.request
 from . import host, image, remains
 
 DIR = "/run/lab/cri"
-# What shims and containerd say to each other at their ends depends on who is first, unless it is about networks.
-SHIMS = re.compile("ttrpc|shim|cleanup warnings")
 OF_NETWORKS = re.compile("cni|network|plugin type", re.I)
 KILLED = "-- killed by the lane --\n"
 SOCKET = DIR + "/sock"
@@ -69,6 +67,9 @@ class Node:
     """containerd and its pods."""
 
     name = "containerd"
+    # What shims and containerd say to each other at their ends depends on who is first, unless it is about networks.
+    noise = re.compile("ttrpc|shim|cleanup warnings")
+    own_state = None  # what the daemon keeps on the host by itself, with which no plugin has to do
     maps_ports_by_cni = True  # else the daemon does, and forwards less: not what comes from the loopback or from pods
 
     def __init__(self, path, runc, is_v1):
@@ -194,7 +195,7 @@ class Node:
         calm, _, torn = open(self.log).read().partition(KILLED)
         lines = calm.splitlines() + [l for l in torn.splitlines() if OF_NETWORKS.search(l)]
         said = [l for l in lines if re.search(r"level=(warning|error|fatal)", l)]
-        return sorted({remains.plain(l) for l in said if OF_NETWORKS.search(l) or not SHIMS.search(l)})
+        return sorted({remains.plain(l) for l in said if OF_NETWORKS.search(l) or not self.noise.search(l)})
 
 
 def _namespace(info):

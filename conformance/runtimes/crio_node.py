@@ -2,9 +2,11 @@
 """A node whose pods CRI-O makes.
 
 Unlike containerd, CRI-O calls CHECK (after every ADD) and GC (when it starts) itself. It maps host ports by rules of its own
-and tells plugins of none, so portmap is called but has nothing to do.
+and tells plugins of none, so portmap is called but has nothing to do. When it is killed it forgets pods and its entries of
+their ports; what the plugins made for those its GC takes away.
 """
 import os
+import re
 
 from . import host, image, podman
 from .cri_node import DIR, SOCKET, Node
@@ -49,6 +51,8 @@ class CrioNode(Node):
 
     name = "CRI-O"
     maps_ports_by_cni = False
+    noise = re.compile("Stopping container")  # whether it ends in time
+    own_state = re.compile(r"nft ip6? crio-hostports: ")
 
     def __init__(self, lab):
         super().__init__(lab["path"], lab["runc"], is_v1=False)
