@@ -13,6 +13,7 @@ import time
 
 from . import full_kernel, kept, needs, self_test
 from .accepted import Accepted
+from .hosts import lane as hosts
 from .known import Known
 from .report import Table
 from .runtimes import lane as runtimes
@@ -36,7 +37,7 @@ class Lab:
     """What the lanes share: the directory under test, the control, the page of known differences."""
 
     def __init__(self, args):
-        self.only, self.seed, self.count = args.only, args.seed, args.count
+        self.only, self.seed, self.count, self.update_docs = args.only, args.seed, args.count, args.update_docs
         self.share = slice(args.seed % args.every, None, args.every)
         self.reference = Cache().ready().reference
         self.bin = self.reference if args.bin == REFERENCE else os.path.abspath(args.bin or built())
@@ -69,6 +70,10 @@ class Lab:
         return full_kernel.run(self.bin, self.reference, os.path.join(OUT, "full-kernel"), self.judge(), self.only, self.share,
                                (self.seed, self.count // self.share.step))
 
+    def hosts(self):
+        """The same tests on many hosts."""
+        return hosts.run(self.bin, self.only, os.path.join(OUT, "hosts"), self.update_docs)
+
     def self_test(self):
         """Whether the lab notices broken plugins."""
         return self_test.run(self.bin, self.judge())
@@ -79,7 +84,8 @@ class Lab:
 
 
 LANES = {"self-test": Lab.self_test, "upstream": Lab.upstream, "side-by-side": Lab.side_by_side, "random": Lab.random,
-         "swap": Lab.swap, "runtimes": Lab.runtimes, "full-kernel": Lab.full_kernel}
+         "swap": Lab.swap, "runtimes": Lab.runtimes, "full-kernel": Lab.full_kernel,
+         "hosts": Lab.hosts}
 
 
 def built():
@@ -107,9 +113,9 @@ def main():
     ap.add_argument("--update-docs", action="store_true", help="put the tables of these lanes into docs/conformance.md and README.md")
     ap.add_argument("--renew-accepted", action="store_true", help="write down what is accepted of the scenarios that run as they are now (conformance/accepted)")
     args = ap.parse_args()
-    if args.update_docs and not is_whole(args) and not is_long_soak(args):
+    if args.update_docs and not (is_whole(args) or is_long_soak(args) or args.lanes == ["hosts"] and not args.bin):
         ap.error("the documents have whole runs of this checkout: --update-docs goes with no --only, --every, --seed, --count or --bin, "
-                 "but for `runtimes --only soak` with CNIBOX_SOAK_SECONDS of %d at least" % LONG)
+                 "but for `hosts --only` and for `runtimes --only soak` with CNIBOX_SOAK_SECONDS of %d at least" % LONG)
     unknown = [l for l in args.lanes if l not in LANES]
     if unknown or os.geteuid() != 0:
         ap.error("unknown lane " + unknown[0] if unknown else "must be root (everything runs in namespaces of its own)")
@@ -162,7 +168,7 @@ class Session:
         if self.args.update_docs and not skipped:
             if is_long_soak(self.args):
                 kept.keep_soak(KEPT, soak.seconds(is_brief=False), self.args.seed, tables)
-            else:
+            elif is_whole(self.args):
                 kept.keep(KEPT, name, row, tables)
 
     def _verdict(self, name, problems, skipped, seconds):

@@ -14,13 +14,14 @@ COLUMNS = ["lane", "verdict", "shortfalls", "seconds", "on", "at"]
 def keep(directory, lane, row, tables):
     """Renews one lane: its row of the lanes' table, and its tables as text. DIRECTORY is for what is put there."""
     times = Table("Lanes", COLUMNS)
-    times.add(lane, *row, datetime.date.today().isoformat(), _said("commit"))
-    row_file = _written(directory, lane + ".row.md", times.markdown())
+    times.add(lane, *row, datetime.date.today().isoformat(), said("commit"))
+    row_file = written(directory, lane + ".row.md", times.markdown())
     for page in (PAGE, "README.md"):
-        _said("put-table", "--rows", page, "lanes", row_file)
-    _said("put-table", PAGE, lane, _written(directory, lane + ".md", "\n".join(tables) or "It has no tables."))
+        said("put-table", "--rows", page, "lanes", row_file)
+    said("put-table", PAGE, lane, written(directory, lane + ".md", "\n".join(tables) or "It has no tables."))
 
 
+<<<<<<< HEAD
 def keep_soak(directory, seconds, seed, tables):
     """Renews what the page says of the last long soak, which no whole run has."""
     said = "%d seconds with seed %d, on %s at %s." % (seconds, seed, datetime.date.today().isoformat(), _said("commit"))
@@ -28,6 +29,10 @@ def keep_soak(directory, seconds, seed, tables):
 
 
 def _written(directory, name, text):
+=======
+def written(directory, name, text):
+    """The path of a new file with TEXT."""
+>>>>>>> 3957482 (Add a lane that runs the same networks on many hosts)
     os.makedirs(directory, exist_ok=True)
     path = os.path.join(directory, name)
     with open(path, "w", encoding="utf-8") as f:
@@ -35,6 +40,7 @@ def _written(directory, name, text):
     return path
 
 
-def _said(script, *args):
+def said(script, *args):
+    """What one of the scripts prints."""
     run = subprocess.run([os.path.join(ROOT, "scripts", script), *args], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return run.stdout.strip()

@@ -34,7 +34,8 @@ pub struct Container {
 }
 
 /// Runs `test` on a thread of its own, in fresh network and mount namespaces: `lo` is up, and `/run`, `/var/lib` and
-/// [`Sandbox::dir`] are empty. Threads and processes that the test starts are in there too.
+/// [`Sandbox::dir`] are empty. Threads and processes that the test starts are in there too. The shell commands in
+/// `CNIBOX_HOST` are run in there first: they make it another kind of host.
 ///
 /// # Panics
 /// If the test does, and if namespaces cannot be made although `REQUIRE_NETNS=1`; without that the test is skipped.
@@ -119,6 +120,9 @@ impl Sandbox {
         let netns = NetNs::current().map_err(|error| error.to_string())?;
         let net = Self { netns, dir, containers: Cell::new(0) };
         net.run("ip", &["link", "set", "lo", "up"]);
+        if let Ok(commands) = std::env::var("CNIBOX_HOST") {
+            net.run("sh", &["-ec", &commands]);
+        }
         Ok(net)
     }
 

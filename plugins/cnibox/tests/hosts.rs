@@ -135,6 +135,44 @@ fn native_rules_of_others_in_iptables_tables_are_no_hindrance() {
     });
 }
 
+/// What a host may hide or forbid, and nobody needs.
+#[test]
+fn what_is_hidden_or_forbidden_and_not_needed_is_no_hindrance() {
+    for made_so in [
+        "mount -t proc -o hidepid=2 proc /proc",
+        "umount -l /sys",
+        "mkdir /run/cnibox; mount -t tmpfs -o ro,mode=700 tmpfs /run/cnibox",
+    ] {
+        sandbox(|net| {
+            let world = World::new(net);
+            net.run("sh", &["-ec", made_so]);
+            let chain = chain(net, DEFAULT, "1.0.0");
+            let pod = net.container();
+            let attachment = add(&chain, &pod);
+            assert_reachable(&world, &pod);
+            attachment.check().unwrap_or_else(|outcome| panic!("CHECK, {made_so}: {}", outcome.stdout));
+            attachment.del().unwrap_or_else(|outcome| panic!("DEL, {made_so}: {}", outcome.stdout));
+            assert_eq!(native_rules(net), "");
+        });
+    }
+}
+
+/// As in a container that may configure networks, but no sysctls.
+#[test]
+fn sysctls_that_cannot_be_written_are_named() {
+    sandbox(|net| {
+        let _world = World::new(net);
+        net.run("sh", &["-ec", "mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys"]);
+        let chain = chain(net, DEFAULT, "1.0.0");
+        let pod = net.container();
+        let (_, message) = chain.add(&pod, "eth0").expect_err("ADD where nothing forwards").failure();
+        assert!(message.contains("/proc/sys/net/ipv4/"), "{message}");
+        assert!(message.contains("read-only file system"), "{message}");
+        chain.del(&pod, "eth0", &Value::Null).unwrap_or_else(|outcome| panic!("DEL: {}", outcome.stdout));
+        assert_eq!(native_rules(net), "");
+    });
+}
+
 /// The firewall plugin alone behind a bridge.
 fn firewall(backend: &str, policy: &str, bridge: &str, subnet: &str) -> Value {
     json!({

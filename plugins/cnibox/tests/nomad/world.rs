@@ -29,18 +29,18 @@ impl World {
         let ip = |args: &str| net.run("ip", &args.split(' ').collect::<Vec<_>>());
         ip("link add uplink type veth peer name eth0 netns outside");
         ip("addr add 192.0.2.1/24 dev uplink");
-        ip("addr add 2001:db8::1/64 dev uplink nodad");
         ip("link set uplink up");
-        for command in [
-            "link set lo up",
-            "addr add 192.0.2.9/24 dev eth0",
-            "addr add 2001:db8::9/64 dev eth0 nodad",
-            "link set eth0 up",
-        ] {
+        for command in ["link set lo up", "addr add 192.0.2.9/24 dev eth0", "link set eth0 up"] {
             ip(&format!("-n outside {command}"));
         }
+        let mut tools = vec!["iptables"];
+        if has_ipv6() {
+            ip("addr add 2001:db8::1/64 dev uplink nodad");
+            ip("-n outside addr add 2001:db8::9/64 dev eth0 nodad");
+            tools.push("ip6tables");
+        }
         // As Nomad's client does before each Setup.
-        for tool in ["iptables", "ip6tables"] {
+        for tool in tools {
             net.run(tool, &["-N", "NOMAD-ADMIN"]);
             net.run(tool, &["-A", "NOMAD-ADMIN", "-o", "nomad", "-j", "ACCEPT"]);
         }
@@ -134,10 +134,14 @@ pub(crate) fn steady(net: &Sandbox) -> Snapshot {
 /// The bridge's IPv6 address goes through duplicate address detection, which takes the kernel a second.
 pub(crate) fn wait_for_addresses(net: &Sandbox) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while net.run("ip", &["-6", "addr", "show", "tentative"]).contains("inet6") {
+    while has_ipv6() && net.run("ip", &["-6", "addr", "show", "tentative"]).contains("inet6") {
         assert!(Instant::now() < deadline, "addresses stay tentative");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+fn has_ipv6() -> bool {
+    std::path::Path::new("/proc/sys/net/ipv6").exists()
 }
 
 /// Whether the kernel can hold what `iptables` writes.
