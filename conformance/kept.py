@@ -21,18 +21,14 @@ def keep(directory, lane, row, tables):
     said("put-table", PAGE, lane, written(directory, lane + ".md", "\n".join(tables) or "It has no tables."))
 
 
-<<<<<<< HEAD
 def keep_soak(directory, seconds, seed, tables):
     """Renews what the page says of the last long soak, which no whole run has."""
-    said = "%d seconds with seed %d, on %s at %s." % (seconds, seed, datetime.date.today().isoformat(), _said("commit"))
-    _said("put-table", PAGE, "soak", _written(directory, "soak.md", "\n\n".join([said] + tables)))
+    what = "%d seconds with seed %d, on %s at %s." % (seconds, seed, datetime.date.today().isoformat(), said("commit"))
+    said("put-table", PAGE, "soak", written(directory, "soak.md", "\n\n".join([what] + tables)))
 
 
-def _written(directory, name, text):
-=======
 def written(directory, name, text):
     """The path of a new file with TEXT."""
->>>>>>> 3957482 (Add a lane that runs the same networks on many hosts)
     os.makedirs(directory, exist_ok=True)
     path = os.path.join(directory, name)
     with open(path, "w", encoding="utf-8") as f:
