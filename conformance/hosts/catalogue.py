@@ -74,6 +74,7 @@ nft add set ip nat others '{ type ipv4_addr; }'
 nft add rule ip nat POSTROUTING ip saddr @others ct state new meta cgroup 7 counter accept
 """
 
+NO_IPV6 = "open /proc/sys/net/ipv6/conf/eth0/keep_addr_on_down: no such file or directory"
 NO_SELINUX = "attr/exec: invalid argument"
 READ_ONLY_NOTES = "mkdir -p /run/cnibox; mount -t tmpfs -o ro,mode=700 tmpfs /run/cnibox"
 
@@ -81,7 +82,7 @@ READ_ONLY_NOTES = "mkdir -p /run/cnibox; mount -t tmpfs -o ro,mode=700 tmpfs /ru
 def without(options, **kw):
     """A User Mode Linux built without some options."""
     kw.setdefault("columns", EVERYTHING)
-    return Host(how="uml", settings={"FULLKERNEL_WITHOUT": options}, **kw)
+    return Host(how="uml", settings={"FULLKERNEL_WITHOUT": options, "FULLKERNEL_APPEND": kw.pop("parameters", "")}, **kw)
 
 
 def debian(suite, **kw):
@@ -109,7 +110,8 @@ HOSTS = [
     without("NF_TABLES", name="no nf_tables, iptables of the legacy flavour", tools=LEGACY,
             columns=[column for column in EVERYTHING if column is not RULES]),
     without("NF_CT_NETLINK", name="no connection tracking over netlink"),
-    without("IPV6", name="no IPv6"),
+    without("IPV6", name="no IPv6", columns=PLUGINS, lacks={DUAL: NO_IPV6}),
+    without("", name="ipv6.disable=1", parameters="ipv6.disable=1", columns=PLUGINS, lacks={DUAL: NO_IPV6}),
     debian("bullseye", name="Debian 11"),
     debian("bookworm", name="Debian 12"),
     debian("trixie", name="Debian 13"),

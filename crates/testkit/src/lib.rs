@@ -34,5 +34,5 @@ pub use in_process::InProcess;
 pub use nftables;
 pub use probe::{Server, ask_tcp, ask_udp, in_netns, ping, serve_tcp, serve_udp};
 pub use process::Process;
-pub use sandbox::{Container, Sandbox, has, lacks, sandbox, skip};
+pub use sandbox::{Container, Sandbox, has, has_ipv6, lacks, sandbox, skip};
 pub use snapshot::Snapshot;

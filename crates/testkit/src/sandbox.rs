@@ -86,6 +86,11 @@ pub fn has(feature: &str) {
     note(&format!("the kernel has {feature}; `scripts/test all` runs this in one that has not"));
 }
 
+/// Whether the kernel has IPv6, and was not told to do without it.
+pub fn has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}
+
 /// Tells people, and the file that `CNIBOX_SKIPS` names: what a test that passes prints is shown to nobody.
 #[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
 fn note(reason: &str) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use cnibox_testkit::{Chain, Process, Sandbox, Snapshot, lacks, sandbox};
+use cnibox_testkit::{Chain, Process, Sandbox, Snapshot, has_ipv6, lacks, sandbox};
 use serde_json::Value;
 
 const PAGES: [&str; 2] = [include_str!("../../../README.md"), include_str!("../../../docs/networks.md")];
@@ -33,12 +33,12 @@ fn types(network: &Value) -> Vec<String> {
 
 /// The host has an interface `eth1` whose other end answers.
 fn uplink(net: &Sandbox) {
-    for args in [
-        "link add eth1 type veth peer name far1",
-        "link set eth1 up addrgenmode none",
-        "link set far1 up addrgenmode none",
-    ] {
-        net.run("ip", &args.split(' ').collect::<Vec<_>>());
+    net.run("ip", &["link", "add", "eth1", "type", "veth", "peer", "name", "far1"]);
+    for link in ["eth1", "far1"] {
+        if has_ipv6() {
+            net.run("ip", &["link", "set", link, "addrgenmode", "none"]);
+        }
+        net.run("ip", &["link", "set", link, "up"]);
     }
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cnibox_testkit::{Chain, Container, Process, Sandbox, ping, sandbox, skip};
+use cnibox_testkit::{Chain, Container, Process, Sandbox, has_ipv6, ping, sandbox, skip};
 use serde_json::json;
 
 use crate::world::supported;
@@ -27,7 +27,10 @@ fn eventually(what: &str, done: impl Fn() -> bool) {
 fn router(net: &Sandbox) -> Option<(Container, Process)> {
     let router = net.container();
     net.run("ip", &["link", "add", "uplink", "type", "veth", "peer", "name", "lan", "netns", &router.id]);
-    net.run("ip", &["link", "set", "uplink", "up", "addrgenmode", "none"]);
+    if has_ipv6() {
+        net.run("ip", &["link", "set", "uplink", "addrgenmode", "none"]);
+    }
+    net.run("ip", &["link", "set", "uplink", "up"]);
     for args in ["link set lan up", "address add 10.9.0.254/24 dev lan"] {
         net.run_in(&router, "ip", &args.split(' ').collect::<Vec<_>>());
     }

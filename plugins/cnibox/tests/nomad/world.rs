@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cnibox_netns::{NetNs, create_at};
 use cnibox_testkit::{
-    Attachment, Chain, Container, Sandbox, Snapshot, ask_tcp, ask_udp, ping, serve_tcp, serve_udp,
+    Attachment, Chain, Container, Sandbox, Snapshot, ask_tcp, ask_udp, has_ipv6, ping, serve_tcp, serve_udp,
 };
 use serde_json::{Value, json};
 
@@ -138,10 +138,6 @@ pub(crate) fn wait_for_addresses(net: &Sandbox) {
         assert!(Instant::now() < deadline, "addresses stay tentative");
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-fn has_ipv6() -> bool {
-    std::path::Path::new("/proc/sys/net/ipv6").exists()
 }
 
 /// Whether the kernel can hold what `iptables` writes.
