@@ -96,7 +96,10 @@ impl Call<'_> {
         command
             .arg0(&program)
             .env_clear()
-            .env("PATH", std::env::var_os("CNIBOX_PATH").or_else(|| std::env::var_os("PATH")).unwrap_or_default())
+            .env(
+                "PATH",
+                std::env::var_os("CNIBOX_PATH").or_else(|| std::env::var_os("PATH")).unwrap_or_default(),
+            )
             .envs(self.env)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -8,6 +8,13 @@ use nftables::schema::{NfListObject, NfObject, Rule};
 use crate::Sandbox;
 
 impl Sandbox {
+    /// Whether the kernel can hold what `iptables` writes.
+    pub fn holds_iptables(&self) -> bool {
+        let rule = ["OUTPUT", "-m", "comment", "--comment", "probe", "-j", "ACCEPT"];
+        let with = |verb| [&[verb], &rule[..]].concat();
+        self.succeeds("iptables", &with("-A")) && self.succeeds("iptables", &with("-D"))
+    }
+
     /// The rules of a table of `iptables`, each as `-A CHAIN ...`.
     ///
     /// # Panics

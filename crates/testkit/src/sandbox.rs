@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -172,6 +172,15 @@ impl Sandbox {
     pub fn run(&self, program: &str, args: &[&str]) -> String {
         let output = self.netns.run(|| Command::new(program).args(args).output()).expect("enter the sandbox");
         printed(program, args, output)
+    }
+
+    /// Whether a command that is run in the sandbox's network can be started and succeeds.
+    ///
+    /// # Panics
+    /// If the network cannot be entered.
+    pub fn succeeds(&self, program: &str, args: &[&str]) -> bool {
+        let quiet = || Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        self.netns.run(quiet).expect("enter the sandbox").is_ok_and(|status| status.success())
     }
 
     /// Runs a command in a pod's network and returns what it printed.

@@ -14,7 +14,7 @@ use std::process::Command;
 use cnibox_testkit::{Chain, Container, Sandbox, ask_tcp, has, sandbox, serve_tcp};
 use serde_json::{Value, json};
 
-use world::{HOST_PORT, POD_PORT, World, add, chain, holds_iptables, live};
+use world::{HOST_PORT, POD_PORT, World, add, chain, live};
 
 const DEFAULT: &str = include_str!("nomad/default.conflist");
 const IPV6: &str = include_str!("nomad/ipv6.conflist");
@@ -214,7 +214,7 @@ fn the_native_firewall_lets_through_and_isolates_as_the_other_does() {
                 }
                 assert_eq!(native_rules(net), "");
                 // The admin's own tool still reads its tables.
-                if holds_iptables(net) {
+                if net.holds_iptables() {
                     net.run("iptables", &["-S"]);
                 }
             });
@@ -244,7 +244,7 @@ fn the_admin_chain_of_the_native_firewall_is_kept() {
 #[test]
 fn where_the_reference_fails_the_missing_part_is_named_or_not_needed() {
     sandbox(|net| {
-        if holds_iptables(net) {
+        if net.holds_iptables() {
             return has("nft_compat");
         }
         let mut conf = json!({

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use cnibox_testkit::{Container, Sandbox, ask_tcp, sandbox, serve_tcp};
 use serde_json::{Value, json};
 
-use world::{ARGS, HOST_PORT, POD_PORT, World, add, address, chain, holds_iptables, live, steady};
+use world::{ARGS, HOST_PORT, POD_PORT, World, add, address, chain, live, steady};
 
 const DEFAULT: &str = include_str!("nomad/default.conflist");
 const IPV6: &str = include_str!("nomad/ipv6.conflist");
@@ -179,7 +179,7 @@ fn check_names_whatever_is_missing() {
     ];
     let mut rules = native;
     sandbox(|net| {
-        if holds_iptables(net) {
+        if net.holds_iptables() {
             rules = in_iptables
         }
     });
