@@ -32,6 +32,7 @@ def run(bindir, only, out, update_docs):
     built = functools.lru_cache(None)(lambda architecture: guests.Built(architecture, cache, bindir))
     wanted = [h for h in catalogue.HOSTS if not only or any(o in h.name for o in only)]
     tables = {name: Table(name, page.columns(name)) for name in dict.fromkeys(h.table for h in wanted)}
+    stamp = page.stamp()
     words, problems = Table("What is said there", page.WORDS), []
     for host in wanted:
         start = time.time()
@@ -43,7 +44,7 @@ def run(bindir, only, out, update_docs):
         words.rows += report.words()
         print("   %s: %.0f s" % (", ".join("%s: %s" % (c.title, report.found[c][0]) for c in host.columns), time.time() - start), flush=True)
         if update_docs:
-            page.keep(os.path.join(out, "docs"), host, report.row(), report.words())
+            page.keep(os.path.join(out, "docs"), host, report.row() + stamp, report.words())
     return [(table, []) for table in tables.values()] + [(words, problems)]
 
 

@@ -24,10 +24,14 @@ def columns(table):
     return ["host", "kernel"] + [column.title for column in tests(table)]
 
 
+def stamp():
+    """The date and the commit of what is run from now on."""
+    return [datetime.date.today().isoformat(), kept.said("commit")]
+
+
 def keep(directory, host, row, words):
-    """Puts one host's row and words into the page, in the catalogue's order. DIRECTORY is for what is put there."""
-    stamp = [datetime.date.today().isoformat(), kept.said("commit")]
-    _renew(directory, host.table, columns(host.table) + STAMP, host, [row + stamp])
+    """Puts one host's stamped row and words into the page, in the catalogue's order. DIRECTORY is for what is put there."""
+    _renew(directory, host.table, columns(host.table) + STAMP, host, [row])
     _renew(directory, "words", WORDS, host, words)
 
 
