@@ -83,7 +83,9 @@ class Report:
         with open(os.path.join(work, "cells"), "w", encoding="utf-8") as f:
             for number, column in enumerate(host.columns):
                 plugins = built.reference if column.is_go else built.bin
-                print(number, 900 if slow else 150, plugins, built.programs[column.program], column.test, file=f)
+                # The Go plugins start some fifty processes for each attachment.
+                seconds = 150 if not slow else 1500 if column.is_go else 900
+                print(number, seconds, plugins, built.programs[column.program], column.test, file=f)
         shared = [work] + built.shared() + ([os.path.dirname(p) for p in built.programs.values()] if built.target else [])
         env = dict({k: v for k, v in os.environ.items() if not k.startswith(("CNI", "REQUIRE_"))}, PATH=path, CNIBOX_PATH=plugins_path,
                    CNIBOX_HOST=host.prepare, FULLKERNEL_RW=":".join(dict.fromkeys(shared)), FULLKERNEL_TIMEOUT="5400" if slow else "1200", **host.settings)
