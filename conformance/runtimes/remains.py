@@ -42,9 +42,9 @@ def since(before):
 
 
 def plain(line):
-    """A line without times, identifiers, addresses and process numbers, to compare runs by."""
+    """A line without times and durations, identifiers, addresses and process numbers, to compare runs by."""
     line = re.sub(r"^time=\S+ ", "", line.strip())
     for pattern, word in ((r"[0-9a-f]{32,}", "ID"), (r"cni-[0-9a-f-]{36}", "NETNS"), (r"\b(CNI|CNI-DN)-[0-9a-f]{12,}", "CHAIN"), (r"\b[0-9a-f]{12}\b", "ID"),
-                          (r"[0-9a-f]*:[0-9a-f:]+", "V6"), (r"\d+(\.\d+){3}(/\d+)?", "V4"), (r"\b(veth|bwp)[0-9a-f]+", "LINK"), (r"\d+", "N")):
+                          (r"[0-9a-f]*:[0-9a-f:]+", "V6"), (r"\d+(\.\d+){3}(/\d+)?", "V4"), (r"\b(veth|bwp)[0-9a-f]+", "LINK"), (r"\b\d+(\.\d+)?(ns|µs|ms|s)\b", "TIME"), (r"\d+", "N")):
         line = re.sub(pattern, word, line)
     return line
