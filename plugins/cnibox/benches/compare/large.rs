@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Single plugins with very many of what they are given: what they cost must grow with the number and no faster.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -21,7 +21,8 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Section>> {
         "Many of a kind",
         "One plugin by itself, tuning behind ptp, with so many port mappings, addresses or sysctls. User: processor time \
          outside the kernel, of the plugins and what they start. The last row of each kind is what twice as many cost. The Go plugins are measured \
-         once, and where they start processes for every rule only with the smaller number.",
+         once, and where they start processes for every rule only with the smaller number; a call of theirs that takes \
+         longer than the time behind \">\" is given up, and with it the verbs behind it.",
         &["what, verb", "cnibox", "cnibox, user", "Go plugins", "Go plugins, user", "ratio"],
     );
     for kind in KINDS {
@@ -49,12 +50,16 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Section>> {
 
 fn rows(table: &mut Section, kind: &Kind, (what, verb): (&str, &str), sides: &[Samples]) {
     let time = |side, of| median(sides, side, verb, of);
-    let (ours, go) = (time(0, kind.measured), time(1, kind.measured));
-    let user = [ms(time(0, USER)), ms(time(1, USER))];
-    let [own, theirs] = user;
-    table.row([what.to_owned(), ms(ours), own, ms(go), theirs, times(go / ours)]);
+    let (ours, own) = (time(0, kind.measured), ms(time(0, USER)));
+    let (go, at_least) = match time(1, GIVEN_UP) {
+        limit if limit.is_nan() => (time(1, kind.measured), ""),
+        limit => (limit, "> "),
+    };
+    let theirs = if at_least.is_empty() { ms(time(1, USER)) } else { "-".to_owned() };
+    let (shown, ratio) = (format!("{at_least}{}", ms(go)), format!("{at_least}{}", times(go / ours)));
+    table.row([what.to_owned(), ms(ours), own, shown.clone(), theirs, ratio.clone()]);
     if !go.is_nan() {
-        table.headline(what, ms(ours), ms(go), times(go / ours));
+        table.headline(what, ms(ours), shown, ratio);
     }
 }
 
@@ -143,7 +148,11 @@ fn measure(options: &Options, kind: &Kind, count: usize, with_go: bool) -> Resul
     let rounds = options.rounds(3);
     side_by_side(&[Side::Ours, Side::Go], |net, side, turn| {
         let list = json!({"cniVersion": "1.0.0", "name": "large", "plugins": (kind.plugins)(count)});
-        let chain = Chain::new(options.bin(side), list);
+        let mut chain = Chain::new(options.bin(side), list);
+        if side == Side::Go {
+            let words = ["timeout", "--signal=KILL", &PATIENCE.as_secs().to_string()];
+            chain = chain.behind(words.map(str::to_owned).to_vec());
+        }
         turn.take(|| {
             host::prepare(net);
             Ok(())
@@ -163,9 +172,30 @@ fn measure(options: &Options, kind: &Kind, count: usize, with_go: bool) -> Resul
 }
 
 fn round(chain: &Chain, turn: &Turn<'_>, pod: &Pod, samples: &mut Samples) -> Result<()> {
-    let result = turn.take(|| spent("ADD", samples, |samples| chain.add(pod, samples)))?;
-    turn.take(|| spent("CHECK", samples, |samples| chain.check(pod, &result, samples)))?;
-    turn.take(|| spent("DEL", samples, |samples| chain.del(pod, &result, samples)))
+    let added = turn.take(|| timed("ADD", samples, |samples| chain.add(pod, samples)))?;
+    let checked = turn.take(|| {
+        let Some(result) = &added else { return Ok(None) };
+        timed("CHECK", samples, |samples| chain.check(pod, result, samples))
+    })?;
+    turn.take(|| {
+        let (Some(result), Some(())) = (&added, checked) else { return Ok(()) };
+        timed("DEL", samples, |samples| chain.del(pod, result, samples)).map(drop)
+    })
+}
+
+/// As [`spent`]; nothing if it took so long that it was given up.
+fn timed<T>(
+    verb: &str,
+    samples: &mut Samples,
+    work: impl FnOnce(&mut Samples) -> Result<T>,
+) -> Result<Option<T>> {
+    let started = Instant::now();
+    let outcome = spent(verb, samples, work);
+    if outcome.is_err() && started.elapsed() >= PATIENCE {
+        samples.note(verb, GIVEN_UP, PATIENCE);
+        return Ok(None);
+    }
+    outcome.map(Some)
 }
 
 /// Notes the user time of the processes that `work` waits for.
@@ -184,3 +214,6 @@ fn user() -> Result<Duration> {
 
 const VERBS: [&str; 3] = ["ADD", "CHECK", "DEL"];
 const USER: &str = "user";
+const GIVEN_UP: &str = "given up";
+/// For a call of the Go plugins.
+const PATIENCE: Duration = Duration::from_secs(60);
