@@ -87,6 +87,9 @@ LANES = {"self-test": Lab.self_test, "upstream": Lab.upstream, "side-by-side": L
          "swap": Lab.swap, "runtimes": Lab.runtimes, "full-kernel": Lab.full_kernel,
          "hosts": Lab.hosts}
 
+# Lanes whose tables have a page of their own.
+ELSEWHERE = {"hosts": ["[hosts.md](hosts.md) has its tables."]}
+
 
 def built():
     """A directory with this checkout's plugins: a release build, installed."""
@@ -169,7 +172,7 @@ class Session:
             if is_long_soak(self.args):
                 kept.keep_soak(KEPT, soak.seconds(is_brief=False), self.args.seed, tables)
             elif is_whole(self.args):
-                kept.keep(KEPT, name, row, tables)
+                kept.keep(KEPT, name, row, ELSEWHERE.get(name, tables))
 
     def _verdict(self, name, problems, skipped, seconds):
         """Notes how a lane ended; its row, without the name."""

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import typing
 
-# What a kernel without iptables' compatibility lacks: as those of RHEL 10 and Fedora 43; scripts/test has the same list.
+# What a kernel without iptables' compatibility lacks: as those of RHEL 10 and Fedora 43.
 NO_COMPAT = "NFT_COMPAT NETFILTER_XTABLES NETFILTER_XT_ IP_NF_ IP6_NF_ BRIDGE_EBT_ BRIDGE_NF_EBTABLES"
 
 
