@@ -74,6 +74,9 @@ nft add set ip nat others '{ type ipv4_addr; }'
 nft add rule ip nat POSTROUTING ip saddr @others ct state new meta cgroup 7 counter accept
 """
 
+# As administrators keep modules from being loaded.
+BARRED = "mkdir -p /etc/modprobe.d; printf 'install %%s /bin/false\\n' %s >/etc/modprobe.d/barred.conf"
+
 NO_IPV6 = "open /proc/sys/net/ipv6/conf/eth0/keep_addr_on_down: no such file or directory"
 READ_ONLY_NOTES = "mkdir -p /run/cnibox; mount -t tmpfs -o ro,mode=700 tmpfs /run/cnibox"
 
@@ -117,6 +120,10 @@ HOSTS = [
     debian("sid", name="Debian unstable"),
     debian("bookworm", name="Debian 12, modules that cannot be loaded", settings={"FULLKERNEL_MODULES": "veth bridge"},
            outside="echo 1 > /proc/sys/kernel/modules_disabled"),
+    debian("bookworm", name="Debian 12, nft_compat and x_tables barred", settings={"FULLKERNEL_MODULES": "veth bridge"},
+           outside=BARRED % "nft_compat x_tables"),
+    debian("bookworm", name="Debian 12, nf_tables barred, legacy iptables", settings={"FULLKERNEL_MODULES": "veth bridge"},
+           outside=BARRED % "nf_tables", tools=LEGACY, lacks={NFTABLES: "the kernel has no nf_tables"}),
     debian("trixie", name="Debian 13, arm64", settings={"FULLKERNEL_ARCH": "arm64"}),
 ]
 
