@@ -24,7 +24,6 @@ def command(host):
     return [ORDINARY] + (["--nested"] if host.how == "nested" else [])
 
 
-
 class Built:
     """What is run on one architecture: test programs, the plugins under test, the Go plugins."""
 

@@ -19,7 +19,6 @@ from ..upstream.cache import Cache
 from ..upstream.debian import LabError
 from . import catalogue, guests, page
 
-LAN = catalogue.LAN
 WORKS, LACKS, FAILS, PARTLY = "works", "-", "fails", "in part"
 # Tests say so of kinds of links that the kernel was built without; nothing that plugins could say.
 KIND = re.compile(r"the kernel has no ([^;]+); ")
@@ -38,11 +37,15 @@ def run(bindir, only, out, update_docs):
         start = time.time()
         print("   %s" % host.name, flush=True)
         report = Report(host, os.path.join(out, re.sub(r"[^a-z0-9]+", "-", host.name.lower())))
-        report.make(built(catalogue.architecture(host)))
+        try:
+            report.make(built(catalogue.architecture(host)))
+        except LabError as e:
+            problems.append(str(e))
+            continue
         problems += report.problems()
         tables[host.table].rows.append(report.row())
         words.rows += report.words()
-        print("   %s: %.0f s" % (", ".join("%s: %s" % (c.title, report.found[c][0]) for c in host.columns), time.time() - start), flush=True)
+        print("   %s: %.0f s" % (", ".join("%s: %s" % (c.title, report.cell(c)) for c in host.columns), time.time() - start), flush=True)
         if update_docs:
             page.keep(os.path.join(out, "docs"), host, report.row() + stamp, report.words())
     return [(table, []) for table in tables.values()] + [(words, problems)]
@@ -95,9 +98,10 @@ class Report:
 
     def row(self):
         """The host's row: a cell for each of its table's columns."""
-        return [self.host.name, self.kernel] + [self._cell(column) for column in page.tests(self.host.table)]
+        return [self.host.name, self.kernel] + [self.cell(column) for column in page.tests(self.host.table)]
 
-    def _cell(self, column):
+    def cell(self, column):
+        """What the page says of a column."""
         cell, said = self.found.get(column, ("not run", ""))
         expected = self.host.lacks.get(column)
         return LACKS if expected and not column.is_go and cell == FAILS and expected in said else cell
@@ -135,7 +139,7 @@ def outcome(prefix):
     if len(kinds) < len(set(skipped)):
         return FAILS, "; ".join(skipped)
     # One test of one network is left out whole.
-    return (LACKS if LAN.test in log else PARTLY, "the kernel has no " + ", ".join(kinds)) if kinds else (WORKS, "")
+    return (LACKS if catalogue.LAN.test in log else PARTLY, "the kernel has no " + ", ".join(kinds)) if kinds else (WORKS, "")
 
 
 def failure(log):
