@@ -32,11 +32,12 @@ GO = Column("Go plugins: Nomad's network", "cnibox/any_host", "nomads_network", 
 SELINUX = Column("tap with an SELinux label", "cnibox/any_host", "tap_with_an_selinux_label")
 LINKS = Column("links, ports of bridges", "netlink/link")
 ROUTES = Column("addresses, routes", "netlink/l3")
+CONNECTIONS = Column("stale connections", "netfilter/kernel", "conntrack::only_the_named_flows_go")
 RULES = Column("rules, connections", "netfilter/kernel")
 
 EVERYTHING = (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, LINKS, ROUTES, RULES, GO)
 PLUGINS = (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, GO)
-COLUMNS = [NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, SELINUX, LINKS, ROUTES, RULES, GO]
+COLUMNS = [NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, SELINUX, LINKS, ROUTES, CONNECTIONS, RULES, GO]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +92,7 @@ def debian(suite, **kw):
     """Debian's kernel under emulation, with SELinux and no policy; slow, so the longest tests are left out."""
     settings = {"FULLKERNEL_BACKEND": "qemu", "FULLKERNEL_SUITE": suite, "FULLKERNEL_APPEND": "security=selinux selinux=1",
                 **kw.pop("settings", {})}
-    kw.setdefault("columns", (NOMAD, DUAL, NFTABLES, ROUTED, LAN, SELINUX, LINKS, ROUTES, GO))
+    kw.setdefault("columns", (NOMAD, DUAL, NFTABLES, ROUTED, LAN, SELINUX, LINKS, ROUTES, CONNECTIONS, GO))
     return Host(how="qemu", settings=settings, **kw)
 
 
