@@ -36,6 +36,7 @@ CONNECTIONS = Column("stale connections", "netfilter/kernel", "conntrack::only_t
 RULES = Column("rules, connections", "netfilter/kernel")
 
 EVERYTHING = (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, LINKS, ROUTES, RULES, GO)
+CHAINS = (NOMAD, DUAL, NFTABLES, ROUTED, LAN, GO)
 PLUGINS = (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, GO)
 COLUMNS = [NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, SELINUX, LINKS, ROUTES, CONNECTIONS, RULES, GO]
 
@@ -119,12 +120,12 @@ HOSTS = [
     debian("bookworm", name="Debian 12"),
     debian("trixie", name="Debian 13"),
     debian("sid", name="Debian unstable"),
-    debian("bookworm", name="Debian 12, modules that cannot be loaded", settings={"FULLKERNEL_MODULES": "veth bridge"},
-           outside="echo 1 > /proc/sys/kernel/modules_disabled"),
     debian("bookworm", name="Debian 12, nft_compat and x_tables barred", settings={"FULLKERNEL_MODULES": "veth bridge"},
-           outside=BARRED % "nft_compat x_tables"),
+           outside=BARRED % "nft_compat x_tables", columns=CHAINS),
     debian("bookworm", name="Debian 12, nf_tables barred, legacy iptables", settings={"FULLKERNEL_MODULES": "veth bridge"},
-           outside=BARRED % "nf_tables", tools=LEGACY, lacks={NFTABLES: "the kernel has no nf_tables"}),
+           outside=BARRED % "nf_tables", tools=LEGACY, lacks={NFTABLES: "the kernel has no nf_tables"}, columns=CHAINS),
+    debian("bookworm", name="Debian 12, modules that cannot be loaded", settings={"FULLKERNEL_MODULES": "veth bridge"},
+           outside="echo 1 > /proc/sys/kernel/modules_disabled", columns=CHAINS),
     debian("trixie", name="Debian 13, arm64", settings={"FULLKERNEL_ARCH": "arm64"}),
 ]
 
