@@ -28,21 +28,23 @@ pub(crate) fn stale(
     sys: &mut Sys<'_>,
 ) -> Result<(), Failure> {
     let mut failures = Vec::new();
+    let mut stale = Ledger::of_host().stale(network, valid);
+    stale.retain(|record| record.shares.contains_key(Portmap::NAME));
+    let forgotten: Vec<Owner> = stale.iter().map(|record| Owner::of(&record.attachment)).collect();
     for family in FAMILIES {
-        if let Err(source) = from_iptables(network.as_str(), valid, family, sys) {
+        if let Err(source) = from_iptables((network.as_str(), valid), &forgotten, family, sys) {
             failures.push(PortmapError::Teardown { family: remove::name(family), source }.into());
         }
     }
-    let ledger = Ledger::of_host();
-    let mut stale = ledger.stale(network, valid);
-    stale.retain(|record| record.shares.contains_key(Portmap::NAME));
     failures.extend(stale.iter().filter_map(|record| from_nftables(record, sys).err()));
     Failure::collect(failures)
 }
 
+/// Removes the chains that entry rules tell to be stale, and those of the `forgotten`, whose entries somebody may have
+/// flushed.
 fn from_iptables(
-    network: &str,
-    valid: &[LiveAttachment],
+    (network, valid): (&str, &[LiveAttachment]),
+    forgotten: &[Owner],
     family: Family,
     sys: &mut Sys<'_>,
 ) -> Result<(), Error> {
@@ -50,17 +52,19 @@ fn from_iptables(
     let engine = sys.engine()?;
     let listed = if_any(engine.rules(&table, iptables::TOP))?;
     let start = xt_comment_start(network);
-    let live: BTreeSet<String> = valid
-        .iter()
-        .map(|live| Owner { network: network.to_owned(), container: live.container_id.clone() }.xt_comment())
-        .collect();
+    let owner =
+        |live: &LiveAttachment| Owner { network: network.to_owned(), container: live.container_id.clone() };
+    let live: BTreeSet<String> = valid.iter().map(|live| owner(live).xt_comment()).collect();
+    let live_chains: BTreeSet<String> = valid.iter().map(|live| owner(live).dnat_chain()).collect();
     let stale = listed.into_iter().filter_map(|rule| {
         let comment =
             rule.comment.filter(|comment| comment.starts_with(&start) && !live.contains(comment))?;
         let chain = rule.jump.filter(|chain| chain.starts_with(DNAT_PREFIX))?;
         belongs(&comment, &start, network, &chain).then_some((chain, comment))
     });
-    let chains: BTreeSet<(String, String)> = stale.collect();
+    let bare = forgotten.iter().map(|owner| (owner.dnat_chain(), owner.xt_comment()));
+    let bare = bare.filter(|(chain, _)| !live_chains.contains(chain));
+    let chains: BTreeSet<(String, String)> = stale.chain(bare).collect();
     for (chain, comment) in chains {
         engine.apply(&iptables::remove_chain(&chain, &comment, family))?;
     }

@@ -11,7 +11,7 @@ mod plan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::{Attachment, CniResult, Verb};
-use cnibox_sys::{CheckWording, Expected, Failure, Mark, Masquerade, Sys, Txn, ensure_printable};
+use cnibox_sys::{CheckWording, Expected, Failure, Ledger, Mark, Masquerade, Sys, Txn, ensure_printable};
 
 pub use config::Config;
 
@@ -67,9 +67,11 @@ impl Plugin for Ptp {
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { conf, config, args } = request;
         let links = sys.host()?.links()?;
+        let forgotten = Ledger::of_host().stale(&conf.network, &args.valid).into_iter();
+        let forgotten: Vec<_> = forgotten.map(|record| record.attachment).collect();
         let failures = [
             sys.stale_links_del(&links, &conf.network, &args.valid),
-            sys.masquerade_collect(conf.network.as_str(), &args.valid),
+            sys.masquerade_collect(conf.network.as_str(), &args.valid, &forgotten),
             sys.ipam_forward(Verb::Gc, config.ipam.as_deref()),
         ];
         Failure::collect(failures.into_iter().filter_map(Result::err))

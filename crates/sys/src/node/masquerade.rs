@@ -5,6 +5,7 @@
 //! The iptables chain belongs to network and container, all interfaces together; the nf_tables rules to a single
 //! attachment. Both names are hashes, so DEL needs no memory.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cnibox_netfilter::nft::{self, ChainType, Hook, HookPoint, Statement};
@@ -91,10 +92,7 @@ impl Masquerade {
     /// The iptables chain, shared by the container's interfaces on the network.
     #[must_use]
     pub fn chain(&self) -> String {
-        format!(
-            "CNI-{}",
-            sha512_prefix(&[self.attachment.network.as_str(), self.attachment.container.as_str()], 24)
-        )
+        xt_chain(self.attachment.network.as_str(), self.attachment.container.as_str())
     }
 
     fn xt_comment(&self) -> String {
@@ -305,12 +303,20 @@ impl Sys<'_> {
         Ok(self.engine()?.clear(&batch)?)
     }
 
-    /// Removes the masquerade of every attachment of `network` that is not among `valid`, from both backends.
+    /// Removes the masquerade of every attachment of `network` that is not among `valid`, from both backends. Of the
+    /// `forgotten` it is known that they were there: a chain of theirs goes although somebody has flushed the rule that
+    /// would tell whose it is.
     ///
     /// # Errors
     /// What the packet filter refuses.
-    pub fn masquerade_collect(&mut self, network: &str, valid: &[LiveAttachment]) -> Result<(), Failure> {
+    pub fn masquerade_collect(
+        &mut self,
+        network: &str,
+        valid: &[LiveAttachment],
+        forgotten: &[Attachment],
+    ) -> Result<(), Failure> {
         let mut batch = Batch::new();
+        let bare = bare_chains(network, valid, forgotten);
         for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
             let table = TableRef::Xt(family, xt::Table::Nat);
             for rule in if_any(self.engine()?.rules(&table, POSTROUTING))? {
@@ -319,6 +325,9 @@ impl Sys<'_> {
                     .xt(family, xt::Table::Nat)
                     .delete_found(POSTROUTING, rule.id)
                     .delete_chain_if_unreferenced(chain);
+            }
+            for chain in &bare {
+                batch.xt(family, xt::Table::Nat).delete_chain_if_unreferenced(chain);
             }
         }
         let table = Masquerade::native_table();
@@ -389,6 +398,10 @@ impl Sys<'_> {
     }
 }
 
+fn xt_chain(network: &str, container: &str) -> String {
+    format!("CNI-{}", sha512_prefix(&[network, container], 24))
+}
+
 /// The chain of an entry rule whose container is not among `valid`. The chain's name must be the one that network and
 /// container of the comment hash to: the comment alone could be anybody's.
 fn stale_chain(rule: &RuleInfo, network: &str, valid: &[LiveAttachment]) -> Option<String> {
@@ -397,8 +410,15 @@ fn stale_chain(rule: &RuleInfo, network: &str, valid: &[LiveAttachment]) -> Opti
     if valid.iter().any(|live| live.container_id == id) {
         return None;
     }
-    let chain = format!("CNI-{}", sha512_prefix(&[network, id], 24));
+    let chain = xt_chain(network, id);
     (rule.jump.as_deref() == Some(&chain)).then_some(chain)
+}
+
+/// The chains of the `forgotten`, but for those that have the name of a valid attachment's.
+fn bare_chains(network: &str, valid: &[LiveAttachment], forgotten: &[Attachment]) -> BTreeSet<String> {
+    let live: BTreeSet<_> = valid.iter().map(|live| xt_chain(network, &live.container_id)).collect();
+    let chains = forgotten.iter().map(|attachment| Masquerade::of(attachment).chain());
+    chains.filter(|chain| !live.contains(chain)).collect()
 }
 
 /// Whether a comment is of `network` and of no attachment in `valid`, as the reference's helper decides it.

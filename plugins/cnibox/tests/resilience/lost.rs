@@ -356,6 +356,36 @@ fn gc_removes_the_dead_and_nothing_else() {
     collect_everywhere(networks::all());
 }
 
+/// The chains of containers: their names are hashes, and once the rules that lead to them were flushed nothing on the host
+/// tells whose they are. GC knows that by the ledger.
+#[test]
+fn gc_removes_chains_whose_rules_were_flushed() {
+    for network in [networks::dual(), networks::routed()] {
+        sandbox(|net| {
+            let mut world = World::new(net, network.clone(), Side::Ours);
+            let chains = || {
+                let rules =
+                    net.run("iptables-save", &["-t", "nat"]) + &net.run("ip6tables-save", &["-t", "nat"]);
+                let chains = rules.lines().filter(|line| line.starts_with(":CNI-"));
+                chains.map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+            };
+            let (live, dead) = (Target::of(&net.container()), Target::of(&net.container()));
+            world.add(&live).expect("ADD");
+            let of_the_living = chains();
+            if !world.network.ports.is_null() {
+                world.network = world.network.with_ports(41_000);
+            }
+            world.add(&dead).expect("ADD");
+            assert!(chains().len() > of_the_living.len(), "{}", network.label);
+            world.bury(&dead);
+            net.run("iptables", &["-t", "nat", "-F"]);
+            net.run("ip6tables", &["-t", "nat", "-F"]);
+            world.gc(Some(&[&live, &world.neighbour])).unwrap_or_else(|answer| panic!("GC: {answer:?}"));
+            assert_eq!(chains(), of_the_living, "{}", network.label);
+        });
+    }
+}
+
 /// GC with and without a list, with an empty one, and with some living ones, on each of the networks.
 pub(crate) fn collect_everywhere(networks: Vec<Network>) {
     for network in networks {
