@@ -30,7 +30,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUT = os.path.join(ROOT, "target", "conformance")
 KEPT = os.path.join(OUT, "docs")
 REFERENCE = "reference"
-LONG = 1800  # seconds of a soak that the documents have for itself
+LONG = 1200  # seconds of a soak that the documents have for itself
 
 
 class Lab:

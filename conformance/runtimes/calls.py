@@ -54,9 +54,9 @@ class Network:
                 self.delete(line.split()[0])
 
 
-def reached(what, **step):
+def reached(what, seconds=5, **step):
     """A connection that must come about, soon: a neighbour has to be found first, and a first packet may be lost for it."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + seconds
     while not traffic.connect(step)["reached"]:
         if time.monotonic() > deadline:
             raise host.RuntimeFailure("not reached: " + what)

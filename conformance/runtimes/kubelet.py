@@ -56,7 +56,10 @@ def run(lab):
 
 
 class Kubelet:
-    """The kubelet's process, and the folder of its manifests."""
+    """The kubelet's process, and the folder of its manifests.
+
+    It refuses a pod for good whose host port another one has that it has not quite ended; so no port is asked for twice.
+    """
 
     def __init__(self, node):
         self.node, self.daemon, self.log = node, None, DIR + "/log"
@@ -154,7 +157,7 @@ class Case:
 
     def run(self):
         """All phases, behind a first pod that brings what all share."""
-        self.kubelet.place(first=[8080])
+        self.kubelet.place(first=[8079])
         self.kubelet.runs("first")
         self.kubelet.withdraw("first")
         phases = Phases(self, remains.seen)
@@ -192,34 +195,35 @@ class Case:
         return found[0]
 
     def _restart(self):
-        self.kubelet.place(stays=[8080])
+        self.kubelet.place(stays=[8090])
         addresses, sandbox = self.kubelet.runs("stays"), self._sandbox("stays")
-        for how in (signal.SIGTERM, signal.SIGKILL):
+        for port, how in ((8091, signal.SIGTERM), (8092, signal.SIGKILL)):
             self.kubelet.stop(how)
-            host.expect("port without the kubelet", host.fetch(8080), host.GREETING + "stays")
+            host.expect("port without the kubelet", host.fetch(8090), host.GREETING + "stays")
             self.kubelet.start()
-            self.kubelet.place(later=[8081])
-            host.expect("addresses with a new kubelet", self.kubelet.runs("stays", "later")["stays"], addresses["stays"])
+            later = "later%d" % port
+            self.kubelet.place(**{later: [port]})
+            host.expect("addresses with a new kubelet", self.kubelet.runs("stays", later)["stays"], addresses["stays"])
             host.expect("sandbox with a new kubelet", self._sandbox("stays"), sandbox)
-            host.expect("port with a new kubelet", host.fetch(8080), host.GREETING + "stays")
-            self.kubelet.withdraw("later")
+            host.expect("port with a new kubelet", host.fetch(8090), host.GREETING + "stays")
+            self.kubelet.withdraw(later)
         self.kubelet.withdraw("stays")
 
     def _absence(self):
-        self.kubelet.place(stays=[8080], goes=[8081])
-        self.kubelet.runs("stays", "goes")
+        self.kubelet.place(lives=[8100], goes=[8101])
+        self.kubelet.runs("lives", "goes")
         self.kubelet.stop(signal.SIGKILL)
         self.kubelet.withdraw("goes")
         self.kubelet.start()
         self.kubelet.ended("goes")
-        self.kubelet.runs("stays")
-        host.expect("port beside a pod that has ended", host.fetch(8080), host.GREETING + "stays")
-        self.kubelet.withdraw("stays")
+        self.kubelet.runs("lives")
+        host.expect("port beside a pod that has ended", host.fetch(8100), host.GREETING + "lives")
+        self.kubelet.withdraw("lives")
 
     def _killed(self):
         """At moments when the first, the second, the third pod is being attached."""
         for count in range(1, 4):
-            pods = {"torn%d" % i: [9000 + i] for i in range(4)}
+            pods = {"torn%d-%d" % (count, i): [8100 + 10 * count + i] for i in range(4)}
             known = set(_attached())
             self.kubelet.place(**pods)
             host.until(lambda: len(set(_attached()) - known) >= count, "pods that are being attached", 60)
@@ -227,13 +231,13 @@ class Case:
             self.kubelet.start()
             addresses = self.kubelet.runs(*pods)
             _expect_unique(addresses)
-            for i, name in enumerate(pods):
-                host.expect("port of " + name, host.fetch(9000 + i), host.GREETING + name)
+            for name, ports in pods.items():
+                host.expect("port of " + name, host.fetch(ports[0]), host.GREETING + name)
             self.kubelet.withdraw(*pods)
 
     def _crowds(self):
         for size in self.sizes:
-            self._crowd({"crowd%d" % i: [9000 + i] for i in range(size)})
+            self._crowd({"crowd%d-%d" % (size, i): [9000 + 100 * size + i] for i in range(size)})
 
     def _crowd(self, pods):
         what = "%d pod%s" % (len(pods), "s" if len(pods) > 1 else "")
@@ -242,8 +246,8 @@ class Case:
         addresses = self.kubelet.runs(*pods, seconds=240)
         self.times[what + ", all running"] = (time.monotonic() - start, self.node.setup_seconds(known) if len(pods) == 1 else None)
         _expect_unique(addresses)
-        for i, name in enumerate(pods):
-            host.expect("port of " + name, host.fetch(9000 + i), host.GREETING + name)
+        for name, ports in pods.items():
+            host.expect("port of " + name, host.fetch(ports[0]), host.GREETING + name)
         start = time.monotonic()
         self.kubelet.withdraw(*pods)
         self.times[what + ", all removed"] = time.monotonic() - start

@@ -23,6 +23,9 @@ from .calls import Network, reached
 from .cri_node import Node
 
 PODMAN_NETWORK = "labnet"
+# An address is given again after some minutes, and the host may remember the neighbour that had it. The new one is announced
+# by its kernel (arp_notify, as with the Go plugins); where that is lost, the host gives the old one up after eight seconds.
+NEIGHBOUR = 12
 MOST = 5  # living containers of each runtime
 
 
@@ -37,7 +40,7 @@ class Living:
     def __init__(self):
         self.lock, self.members, self.ports = threading.Lock(), {}, list(range(9000, 9100))
         self.fresh = itertools.count(9100)
-        self.probes = self.made = 0
+        self.probes = self.late = self.made = 0
         self.history = collections.deque(maxlen=2000)
 
     def note(self, what):
@@ -92,13 +95,15 @@ class Living:
 
     def _connect(self, name, member):
         _, port, namespace = member
+        start = time.monotonic()
         try:
-            reached("port %d of %s" % (port, name), **{"from": "out"}, to=host.HOST, port=port, server=namespace, listen=80)
+            reached("port %d of %s" % (port, name), NEIGHBOUR, **{"from": "out"}, to=host.HOST, port=port, server=namespace, listen=80)
         except (host.RuntimeFailure, OSError) as e:
             with self.lock:  # it may have ended meanwhile
                 if name in self.members:
                     raise host.RuntimeFailure("probe of %s: %s\n%s%s" % (name, e, _sight(*member), "\n".join(self.history)))
         self.probes += 1
+        self.late += time.monotonic() - start > 5
 
 
 def _sight(addresses, port, namespace):
@@ -382,8 +387,9 @@ def _end(lab, node, actors, faults, known):
         if name != "out":
             host.shell("umount /run/netns/%s; rm -f /run/netns/%s" % (name, name), may_fail=True)
     living = actors[0].living
-    said = "%d containers, %d probes, %d refused at a fault, %d forgotten by Podman when DEL failed, %s" % (
-        living.made, living.probes, sum(a.refused for a in actors), actors[1].runtime.forgotten, ", ".join("%s: %d" % f for f in sorted(faults.done.items())))
+    said = "%d containers, %d probes (%d late), %d refused at a fault, %d forgotten by Podman when DEL failed, %s" % (
+        living.made, living.probes, living.late, sum(a.refused for a in actors), actors[1].runtime.forgotten,
+        ", ".join("%s: %d" % f for f in sorted(faults.done.items())))
     return {"left": sorted(remains.seen() - known), "failure": "; ".join(failures) or None, "version": node.version() + ", podman " +
             actors[1].runtime.call("--version").split()[-1], "notes": [said]}
 
