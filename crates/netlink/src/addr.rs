@@ -77,6 +77,12 @@ impl Family {
         if ip.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
+    /// Whether a network is of the family. A kernel that has no IPv6 lists what it has when it is asked for that
+    /// (`rtnetlink_rcv_msg` falls back to all families).
+    pub(crate) fn has(self, net: IpNetwork) -> bool {
+        Self::of(net.ip()) == self
+    }
+
     pub(crate) fn into_kernel(self) -> AddressFamily {
         match self {
             Self::V4 => AddressFamily::Inet,
@@ -159,7 +165,8 @@ impl Rtnl {
         request.header.family = family.map_or(AddressFamily::Unspec, Family::into_kernel);
         request.header.index = index;
         let dump = self.dump(&RouteNetlinkMessage::GetAddress(request))?;
-        Ok(dump.into_iter().filter_map(as_addr).filter(|addr| addr.index == index).collect())
+        let wanted = |addr: &Addr| addr.index == index && family.is_none_or(|family| family.has(addr.net));
+        Ok(dump.into_iter().filter_map(as_addr).filter(wanted).collect())
     }
 }
 

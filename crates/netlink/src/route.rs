@@ -181,7 +181,10 @@ impl Rtnl {
             Err(Error::Refused { errno: libc::ENOENT, .. }) => Vec::new(),
             Err(error) => return Err(error),
         };
-        let wanted = |route: &Route| route.table == table && oif.is_none_or(|oif| route.leaves_by(oif));
+        let wanted = |route: &Route| {
+            let from = route.table == table && oif.is_none_or(|oif| route.leaves_by(oif));
+            from && family.has(route.dst)
+        };
         Ok(dump.into_iter().filter_map(as_route).filter(wanted).collect())
     }
 
@@ -193,7 +196,8 @@ impl Rtnl {
         let mut request = RouteMessage::default();
         request.header.address_family = family.into_kernel();
         let dump = self.dump(&RouteNetlinkMessage::GetRoute(request))?;
-        Ok(dump.into_iter().filter_map(as_route).map(|route| route.table).collect())
+        let routes = dump.into_iter().filter_map(as_route).filter(|route| family.has(route.dst));
+        Ok(routes.map(|route| route.table).collect())
     }
 
     /// `ip route replace ... table TABLE` with everything that the kernel says about an existing route, protocol and

@@ -69,14 +69,18 @@ impl Rtnl {
         self.change(RouteNetlinkMessage::DelRule(rule.message()), 0)
     }
 
-    /// `ip rule show`, of one family.
+    /// `ip rule show`, of one family. A family that the kernel has not (`ipv6.disable=1`) has none.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn rules(&mut self, family: Family) -> Result<Vec<Rule>, Error> {
         let mut request = RuleMessage::default();
         request.header.family = family.into_kernel();
-        let dump = self.dump(&RouteNetlinkMessage::GetRule(request))?;
+        let dump = match self.dump(&RouteNetlinkMessage::GetRule(request)) {
+            Ok(dump) => dump,
+            Err(Error::Refused { errno: libc::EAFNOSUPPORT, .. }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
         Ok(dump.into_iter().filter_map(as_rule).collect())
     }
 }
