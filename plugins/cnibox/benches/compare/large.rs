@@ -134,13 +134,14 @@ fn addresses(count: usize) -> Value {
     json!({"cniVersion": "1.0.0", "ips": ips.collect::<Vec<_>>()})
 }
 
-/// One sysctl by as many names: slashes may be doubled.
+/// One sysctl by as many names, up to 12 to the power of 4: slashes may be repeated.
 fn sysctls(count: usize) -> Map<String, Value> {
     let name = |number: usize| {
-        let slashes = |count: usize| "/".repeat(count + 1);
-        format!("net{}core{}somaxconn", slashes(number % 200), slashes(number / 200))
+        let slashes = |digit: usize| "/".repeat(digit % 12 + 1);
+        let [first, second, third, fourth] = [1, 12, 144, 1728].map(|unit| slashes(number / unit));
+        format!("net{first}ipv4{second}conf{third}lo{fourth}log_martians")
     };
-    (0..count).map(|number| (name(number), json!("500"))).collect()
+    (0..count).map(|number| (name(number), json!("0"))).collect()
 }
 
 /// Both sides' samples; without Go's own if it is not asked for.
