@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Section>> {
             table.row([what, ours, user, go, go_user, String::new()]);
         }
     }
-    Ok(vec![table])
+    Ok(vec![table.for_docs()])
 }
 
 fn rows(table: &mut Section, kind: &Kind, (what, verb): (&str, &str), sides: &[Samples]) {
@@ -57,10 +57,7 @@ fn rows(table: &mut Section, kind: &Kind, (what, verb): (&str, &str), sides: &[S
     };
     let theirs = if at_least.is_empty() { ms(time(1, USER)) } else { "-".to_owned() };
     let (shown, ratio) = (format!("{at_least}{}", ms(go)), format!("{at_least}{}", times(go / ours)));
-    table.row([what.to_owned(), ms(ours), own, shown.clone(), theirs, ratio.clone()]);
-    if !go.is_nan() {
-        table.headline(what, ms(ours), shown, ratio);
-    }
+    table.row([what.to_owned(), ms(ours), own, shown, theirs, ratio]);
 }
 
 fn median(sides: &[Samples], side: usize, verb: &str, what: &str) -> f64 {
