@@ -110,5 +110,5 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("nf_tables, listing rules", &["sendto:NFT_MSG_GETRULE", "recvfrom:NFT_MSG_NEWRULE"]),
     ("rtnetlink, deleting a link", &["sendto:RTM_DELLINK", "sendto:nlmsg_type=0x11 "]),
     ("rtnetlink, everything else", &["sendto:RTM_", "sendto:nlmsg_type=0x1", "recvfrom:RTM_"]),
-    ("opening files below /proc/sys/net", &["openat:/proc/sys/net"]),
+    ("opening files below /proc/sys/net", &["openat:/proc/sys/net", "open:/proc/sys/net"]),
 ];
