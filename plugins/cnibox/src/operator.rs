@@ -2,27 +2,21 @@
 //! The commands for people: install, list, doctor, and a runtime with cnitool's command line. None of this runs when the
 //! executable is called as a plugin.
 
-mod attachment;
-mod cache;
-mod call;
-mod conflist;
+mod conf;
 mod doctor;
 mod help;
 mod install;
-mod runtime;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use cnibox_spec::{Json, quoted};
+use anyhow::{Context, Result, anyhow};
+use cnibox_runtime::{CACHE_DIR, Cache, Keep, NETWORKS_DIR, Networks, PLUGINS_DIR, Runtime};
+use cnibox_spec::{Attachment, Json, quoted};
 use cnibox_sys::Env;
 
-use attachment::Attachment;
-use cache::Cache;
 use install::{Form, Install};
-use runtime::{Keep, Runtime};
 
 /// What surrounds a command.
 pub(crate) struct Console<'a> {
@@ -184,23 +178,34 @@ fn perform(command: Command<'_>, console: &mut Console<'_>) -> Result<()> {
             install::uninstall(dir, &entry_names(&console.plugins, true), dry_run, console.out)
         }
         Command::Add { network, netns } => {
-            let attachment = Attachment::read(netns, &console.env)?;
-            let result = with_runtime(console, |runtime| runtime.add(network, &attachment))?;
-            print_result(&result, console.out)
+            let conf = conf::read(network, netns, &console.env)?;
+            print_result(&told(runtime(console).add(&conf))?, console.out)
         }
         Command::Check { network, netns } => {
-            let attachment = Attachment::read(netns, &console.env)?;
-            with_runtime(console, |runtime| runtime.check(network, attachment))
+            let conf = conf::read(network, netns, &console.env)?;
+            told(runtime(console).check(&conf))
         }
         Command::Del { network, netns } => {
-            let attachment = Attachment::read(netns, &console.env)?;
-            with_runtime(console, |runtime| runtime.del(network, attachment))
+            let conf = conf::read(network, netns, &console.env)?;
+            told(runtime(console).del(&conf))
         }
-        Command::Status { network } => with_runtime(console, |runtime| runtime.status(network)),
+        Command::Status { network } => {
+            let mut runtime = runtime(console);
+            let network = told(runtime.networks.find(network))?;
+            told(runtime.status(&network)).map(drop)
+        }
         Command::Gc { network, keep, dry_run } => {
-            let detached = with_runtime(console, |runtime| runtime.gc(network, keep, dry_run))?;
-            let done = if dry_run { "would detach" } else { "detached" };
-            detached.iter().try_for_each(|name| Ok(writeln!(console.out, "{done} {name}")?))
+            let mut runtime = runtime(console);
+            let network = told(runtime.networks.find(network))?;
+            let (verb, attachments) = if dry_run {
+                ("would detach", runtime.stale(&network, keep))
+            } else {
+                ("detached", runtime.gc(&network, keep))
+            };
+            let attachments = told(attachments)?;
+            attachments.iter().try_for_each(|Attachment { container, ifname, .. }| {
+                Ok(writeln!(console.out, "{verb} {container} {ifname}")?)
+            })
         }
         Command::Doctor => doctor::run(console),
     }
@@ -218,8 +223,19 @@ fn entry_names(plugins: &[&str], buildkit: bool) -> Vec<String> {
     own.chain(prefixed).collect()
 }
 
-fn with_runtime<T>(console: &mut Console<'_>, work: impl FnOnce(&mut Runtime<'_>) -> Result<T>) -> Result<T> {
-    work(&mut Runtime::new(console.env.clone(), Cache::new(cache::DEFAULT_DIR), console.err))
+fn runtime<'a>(console: &'a mut Console<'_>) -> Runtime<'a> {
+    let env = console.env.clone();
+    let networks = match env.var("NETCONFPATH") {
+        dir if dir.is_empty() => Networks::new(NETWORKS_DIR),
+        dir => Networks::new(&*dir),
+    };
+    let env = if env.var("CNI_PATH").is_empty() { env.with("CNI_PATH", PLUGINS_DIR) } else { env };
+    Runtime { env, networks, cache: Cache::new(CACHE_DIR), notes: &mut *console.err }
+}
+
+/// A library's error says everything itself, causes included.
+fn told<T>(outcome: Result<T, impl std::fmt::Display>) -> Result<T> {
+    outcome.map_err(|error| anyhow!("{error}"))
 }
 
 fn print_result(result: &Json, out: &mut dyn Write) -> Result<()> {

@@ -2,15 +2,14 @@
 //! What this machine has of what plugins need: permission, kinds of links, the packet filter, the entries in the
 //! directories of plugins, and the networks' own STATUS. Asks and looks only; nothing is changed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use cnibox_runtime::{Network, NetworkError, PLUGINS_DIR, RuntimeError};
 use cnibox_sys::{Failure, Host, Registry, Sys};
 
 use super::Console;
-use super::cache::{self, Cache};
 use super::install::what_is;
-use super::runtime::{DEFAULT_PATH, Runtime};
 
 /// The kinds of links that plugins make, and which plugins do.
 const KINDS: &[(&str, &str)] = &[
@@ -93,7 +92,7 @@ fn lacking(what: String, found: Result<(), Failure>) -> Finding {
 /// The plugins that runtimes find, of this executable or not.
 fn directories(console: &Console<'_>) -> Vec<Finding> {
     let path = console.env.var("CNI_PATH");
-    let path = if path.is_empty() { DEFAULT_PATH } else { &*path };
+    let path = if path.is_empty() { PLUGINS_DIR } else { &*path };
     path.split(':').map(|dir| directory(Path::new(dir), &console.plugins)).collect()
 }
 
@@ -117,18 +116,19 @@ fn directory(dir: &Path, plugins: &[&str]) -> Finding {
 
 /// What the networks' plugins say themselves.
 fn networks(console: &mut Console<'_>) -> Vec<Finding> {
-    let cache = Cache::new(cache::DEFAULT_DIR);
-    let statuses = match Runtime::new(console.env.clone(), cache, console.err).statuses() {
-        Ok(statuses) => statuses,
-        Err(error) => return vec![Finding::Bad(format!("networks: {error:#}"))],
+    let mut runtime = super::runtime(console);
+    let networks = match runtime.networks.all() {
+        Ok(networks) => networks,
+        Err(error) => return vec![Finding::Bad(format!("networks: {error}"))],
     };
-    let told = |(file, status): (std::path::PathBuf, Result<bool>)| {
+    let told = |(file, network): (PathBuf, Result<Network, NetworkError>)| {
+        let status = network.map_err(RuntimeError::from).and_then(|network| runtime.status(&network));
         let network = format!("network in {}", file.display());
         match status {
             Ok(true) => Finding::Good(format!("{network}: STATUS of its plugins")),
             Ok(false) => Finding::Good(format!("{network}: older than 1.1.0, no STATUS")),
-            Err(error) => Finding::Bad(format!("{network}: {error:#}")),
+            Err(error) => Finding::Bad(format!("{network}: {error}")),
         }
     };
-    statuses.into_iter().map(told).collect()
+    networks.into_iter().map(told).collect()
 }

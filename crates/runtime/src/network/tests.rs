@@ -12,12 +12,16 @@ fn dir(files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
+fn find(dir: &Path, name: &str) -> Result<Network, NetworkError> {
+    Networks::new(dir).find(name)
+}
+
 fn kinds(network: &Network) -> Vec<&str> {
     network.plugins.iter().map(|plugin| plugin.kind.as_str()).collect()
 }
 
 fn refused(text: &str) -> String {
-    format!("{:#}", parse(text.as_bytes()).unwrap_err())
+    NetworkError::from(parse(text.as_bytes()).unwrap_err()).to_string()
 }
 
 #[test]
@@ -61,14 +65,14 @@ fn the_folder_with_the_networks_name_adds_plugins() {
     assert_eq!(kinds(&load(r#"{"name":"n","plugins":[{"type":"x"}]}"#).unwrap()), ["x", "a", "b"]);
     let inlined = r#"{"name":"n","loadOnlyInlinedPlugins":true,"plugins":[{"type":"x"}]}"#;
     assert_eq!(kinds(&load(inlined).unwrap()), ["x"]);
-    let error = format!("{:#}", load(r#"{"name":"n","loadOnlyInlinedPlugins":"True"}"#).unwrap_err());
+    let error = load(r#"{"name":"n","loadOnlyInlinedPlugins":"True"}"#).unwrap_err().to_string();
     assert!(error.ends_with("`loadOnlyInlinedPlugins` is true, and no 'plugins' key"), "{error}");
 }
 
 #[test]
 fn what_is_missing_is_named() {
     let empty = dir(&[]);
-    let error = |dir: &TempDir| format!("{:#}", find(dir.path(), "n").unwrap_err());
+    let error = |dir: &TempDir| find(dir.path(), "n").unwrap_err().to_string();
     let at = |dir: &TempDir| dir.path().display().to_string();
     assert_eq!(error(&empty), format!("no net configurations found in {}", at(&empty)));
     let other = dir(&[("a.conflist", r#"{"name":"m","plugins":[{"type":"x"}]}"#)]);
@@ -76,15 +80,14 @@ fn what_is_missing_is_named() {
     let none = dir(&[("a.conflist", r#"{"name":"n"}"#)]);
     assert_eq!(error(&none), format!("{}/a.conflist: no plugin configs found", at(&none)));
     assert!(
-        format!("{:#}", find(Path::new("/nonexistent"), "n").unwrap_err())
-            .starts_with("no net configurations")
+        find(Path::new("/nonexistent"), "n").unwrap_err().to_string().starts_with("no net configurations")
     );
 }
 
 #[test]
 fn a_broken_file_is_not_skipped() {
     let dir = dir(&[("a.conflist", "{"), ("b.conflist", r#"{"name":"n","plugins":[{"type":"x"}]}"#)]);
-    let error = format!("{:#}", find(dir.path(), "n").unwrap_err());
+    let error = find(dir.path(), "n").unwrap_err().to_string();
     assert!(
         error.ends_with("a.conflist: error parsing configuration list: unexpected end of JSON input"),
         "{error}"

@@ -4,20 +4,79 @@
 
 use std::io::Write;
 
-use anyhow::{Context, Result};
-use cnibox_spec::{CniVersion, Json, LiveAttachment as Live, Verb, parse_result, print_result};
+use cnibox_spec::{
+    Attachment, CniVersion, ConvertError, Json, JsonError, LiveAttachment, PrevResultError, UnknownVersion,
+    Verb, parse_result, print_result,
+};
 use cnibox_sys::{DelegateError, Env, Host, Registry, Sys};
+use thiserror::Error;
 
-use super::attachment::Attachment;
-use super::conflist::{Network, PluginConf};
+use crate::{Network, PluginConf};
+
+/// Where runtimes look for plugins unless they are told otherwise.
+pub const PLUGINS_DIR: &str = "/opt/cni/bin";
+
+/// Why a call of a plugin, or what it answered, is of no use.
+#[derive(Debug, Error)]
+pub enum CallError {
+    /// The plugin is not found or cannot be run, or it failed: then this is what it answered.
+    #[error(transparent)]
+    Delegate(#[from] DelegateError),
+    /// ADD printed something that is no JSON document.
+    #[error("failed to unmarshal raw result: {0}")]
+    Json(#[from] JsonError),
+    /// A version has no results.
+    #[error(transparent)]
+    Version(#[from] UnknownVersion),
+    /// What was printed, or remembered, is no result.
+    #[error(transparent)]
+    Result(#[from] PrevResultError),
+    /// A result cannot be said in the network's version.
+    #[error(transparent)]
+    Convert(#[from] ConvertError),
+}
+
+/// What a call says of one attachment: libcni's `RuntimeConf`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuntimeConf {
+    /// Whose call it is.
+    pub attachment: Attachment,
+    /// `CNI_NETNS`.
+    pub netns: String,
+    /// The pairs of `CNI_ARGS`.
+    pub args: Vec<Vec<String>>,
+    /// The values of capabilities: an object, or null when nothing was said.
+    pub capabilities: Json,
+}
+
+impl RuntimeConf {
+    /// The value of `CNI_ARGS`.
+    #[must_use]
+    pub fn args_text(&self) -> String {
+        self.args.iter().map(|pair| pair.join("=")).collect::<Vec<_>>().join(";")
+    }
+
+    /// Takes from what an earlier call said what this one does not say itself.
+    #[must_use]
+    pub(crate) fn completed_from(&self, earlier: &Self) -> Self {
+        let mut conf = self.clone();
+        if conf.args.is_empty() {
+            conf.args.clone_from(&earlier.args);
+        }
+        if conf.capabilities == Json::Null {
+            conf.capabilities.clone_from(&earlier.capabilities);
+        }
+        conf
+    }
+}
 
 /// The configuration for ADD, DEL and CHECK. `prev` is null when there is no result yet.
-pub(crate) fn config(network: &Network, plugin: &PluginConf, attachment: &Attachment, prev: &Json) -> Json {
+pub(crate) fn config(network: &Network, plugin: &PluginConf, conf: &RuntimeConf, prev: &Json) -> Json {
     let mut json = plain_config(network, plugin);
     if *prev != Json::Null {
         put(&mut json, "prevResult", prev.clone());
     }
-    let wanted = |name: &String| Some((name.clone(), value_of(&attachment.capabilities, name)?));
+    let wanted = |name: &String| Some((name.clone(), value_of(&conf.capabilities, name)?));
     let runtime: Vec<_> = plugin.capabilities.iter().filter_map(wanted).collect();
     if !runtime.is_empty() {
         put(&mut json, "runtimeConfig", Json::Object(runtime));
@@ -35,9 +94,9 @@ pub(crate) fn plain_config(network: &Network, plugin: &PluginConf) -> Json {
 
 /// The configuration for GC with the attachments that live, under the specification's key and the one that its text
 /// once had.
-pub(crate) fn gc_config(network: &Network, plugin: &PluginConf, live: &[Live]) -> Json {
+pub(crate) fn gc_config(network: &Network, plugin: &PluginConf, live: &[LiveAttachment]) -> Json {
     let text = |text: &str| Json::String(text.to_owned());
-    let object = |live: &Live| {
+    let object = |live: &LiveAttachment| {
         let members = [("containerID", &live.container_id), ("ifname", &live.ifname)];
         Json::Object(members.map(|(key, value)| (key.to_owned(), text(value))).into())
     };
@@ -49,17 +108,14 @@ pub(crate) fn gc_config(network: &Network, plugin: &PluginConf, live: &[Live]) -
 }
 
 /// Executes `plugin` with `verb` and answers with its stdout. `env` is the caller's; its `CNI_PATH` is searched.
-///
-/// # Errors
-/// When the plugin is not found or cannot be run; what it answered when it failed.
 pub(crate) fn execute(
     verb: Verb,
     plugin: &PluginConf,
     config: &Json,
     env: Env,
     notes: &mut dyn Write,
-) -> Result<Vec<u8>> {
-    let stdin = serde_json::to_vec(config)?;
+) -> Result<Vec<u8>, CallError> {
+    let stdin = config.to_string();
     let mut host = Host {
         env,
         stdin: &mut std::io::empty(),
@@ -69,25 +125,22 @@ pub(crate) fn execute(
         registry: Registry::default(),
         fail_at: None,
     };
-    let answer: Result<Vec<u8>, DelegateError> = Sys::new(&mut host, &stdin).delegate(verb, &plugin.kind);
-    Ok(answer?)
+    Ok(Sys::new(&mut host, stdin.as_bytes()).delegate(verb, &plugin.kind)?)
 }
 
 /// The environment of a plugin: the caller's, with the variables of the protocol. GC and STATUS have no attachment.
-pub(crate) fn environment(env: &Env, attachment: &Attachment) -> Env {
+pub(crate) fn environment(env: &Env, conf: Option<&RuntimeConf>) -> Env {
+    let text = |read: fn(&RuntimeConf) -> String| conf.map(read).unwrap_or_default();
     env.clone()
-        .with("CNI_CONTAINERID", &attachment.container)
-        .with("CNI_NETNS", &attachment.netns)
-        .with("CNI_IFNAME", &attachment.ifname)
-        .with("CNI_ARGS", attachment.args_text())
+        .with("CNI_CONTAINERID", text(|conf| conf.attachment.container.to_string()))
+        .with("CNI_NETNS", text(|conf| conf.netns.clone()))
+        .with("CNI_IFNAME", text(|conf| conf.attachment.ifname.to_string()))
+        .with("CNI_ARGS", text(RuntimeConf::args_text))
 }
 
 /// Reads what ADD printed. A result without a version has the network's.
-///
-/// # Errors
-/// When it is no result.
-pub(crate) fn result(network: &Network, stdout: &[u8]) -> Result<Json> {
-    let mut json = Json::parse(stdout).context("failed to unmarshal raw result")?;
+pub(crate) fn result(network: &Network, stdout: &[u8]) -> Result<Json, CallError> {
+    let mut json = Json::parse(stdout)?;
     if json == Json::Null {
         json = Json::Object(Vec::new());
     }
@@ -102,18 +155,13 @@ pub(crate) fn result(network: &Network, stdout: &[u8]) -> Result<Json> {
 }
 
 /// A remembered result in the network's version, which may have changed since.
-///
-/// # Errors
-/// When it is no result, or cannot be said in that version.
-pub(crate) fn in_version_of(network: &Network, result: &Json) -> Result<Json> {
+pub(crate) fn in_version_of(network: &Network, result: &Json) -> Result<Json, CallError> {
     let found = version_of(result);
     if *result == Json::Null || found == network.version {
         return Ok(result.clone());
     }
-    let context = || format!("failed to convert cached result to config version \"{}\"", network.version);
-    let parsed = parse_result(found, result).with_context(context)?;
-    let text = print_result(CniVersion::parse(&network.version)?, &parsed).with_context(context)?;
-    Ok(Json::parse(text.as_bytes())?)
+    let parsed = parse_result(found, result)?;
+    Ok(Json::parse(print_result(CniVersion::parse(&network.version)?, &parsed)?.as_bytes())?)
 }
 
 fn version_of(result: &Json) -> &str {
@@ -134,14 +182,19 @@ fn put(json: &mut Json, key: &str, value: Json) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::conflist;
+    use crate::Networks;
 
     fn network(conf: &str) -> Network {
-        conflist::remembered(conf.as_bytes(), std::path::Path::new("/nonexistent")).unwrap()
+        Networks::new("/nonexistent").remembered(conf.as_bytes()).unwrap()
     }
 
-    fn text(json: &Json) -> String {
-        serde_json::to_string(json).unwrap()
+    fn conf() -> RuntimeConf {
+        RuntimeConf {
+            attachment: Attachment::new("n", "c", "eth0").unwrap(),
+            netns: "/n".into(),
+            args: Vec::new(),
+            capabilities: Json::parse(br#"{"mac":"aa","ips":["b"],"more":1}"#).unwrap(),
+        }
     }
 
     #[test]
@@ -150,13 +203,9 @@ mod tests {
             r#"{"name":"n","cniVersion":"1.0.0","plugins":[{"type":"p","name":"own","x":1,
                 "capabilities":{"mac":true,"ips":false,"absent":true}}]}"#,
         );
-        let attachment = Attachment {
-            capabilities: Json::parse(br#"{"mac":"aa","ips":["b"],"more":1}"#).unwrap(),
-            ..Attachment::default()
-        };
         let prev = Json::parse(br#"{"cniVersion":"1.0.0"}"#).unwrap();
         assert_eq!(
-            text(&config(&network, &network.plugins[0], &attachment, &prev)),
+            config(&network, &network.plugins[0], &conf(), &prev).to_string(),
             r#"{"type":"p","x":1,"capabilities":{"mac":true,"ips":false,"absent":true},"name":"n","cniVersion":"1.0.0","prevResult":{"cniVersion":"1.0.0"},"runtimeConfig":{"mac":"aa"}}"#
         );
     }
@@ -164,9 +213,9 @@ mod tests {
     #[test]
     fn gc_lists_what_lives_under_both_keys() {
         let network = network(r#"{"name":"n","cniVersion":"1.1.0","plugins":[{"type":"p"}]}"#);
-        let live = [Live { container_id: "c".into(), ifname: "eth0".into() }];
+        let live = [LiveAttachment { container_id: "c".into(), ifname: "eth0".into() }];
         assert_eq!(
-            text(&gc_config(&network, &network.plugins[0], &live)),
+            gc_config(&network, &network.plugins[0], &live).to_string(),
             r#"{"type":"p","name":"n","cniVersion":"1.1.0","cni.dev/valid-attachments":[{"containerID":"c","ifname":"eth0"}],"cni.dev/attachments":[{"containerID":"c","ifname":"eth0"}]}"#
         );
     }
@@ -182,5 +231,12 @@ mod tests {
         assert_eq!(version_of(&in_version_of(&network, &other).unwrap()), "0.4.0");
         assert!(result(&network, br#"{"cniVersion":"9.0.0"}"#).is_err());
         assert!(result(&network, b"nonsense").is_err());
+    }
+    #[test]
+    fn what_is_said_now_wins_over_what_was_said_earlier() {
+        let earlier = RuntimeConf { args: vec![vec!["A".into(), "old".into()]], ..conf() };
+        let args = vec![vec!["A".into(), "new".into()], vec!["B".into(), "{}".into()]];
+        let said = RuntimeConf { args, capabilities: Json::Null, ..conf() }.completed_from(&earlier);
+        assert_eq!((said.args_text().as_str(), said.capabilities), ("A=new;B={}", earlier.capabilities));
     }
 }

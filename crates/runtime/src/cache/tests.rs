@@ -3,20 +3,19 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-const KEY: Key<'_> = Key { network: "n", container: "c", ifname: "eth0" };
+fn key() -> Attachment {
+    Attachment::new("n", "c", "eth0").unwrap()
+}
 
-fn sample() -> Entry {
-    let entry = Entry {
-        container: "c".into(),
-        ifname: "eth0".into(),
-        network: "n".into(),
+fn sample(attachment: Attachment) -> Remembered {
+    let conf = RuntimeConf {
+        attachment,
         netns: "/run/netns/x".into(),
         args: vec![vec!["A".into(), "1".into()]],
         capabilities: Json::parse(br#"{"mac":"aa"}"#).unwrap(),
-        result: Json::parse(br#"{"cniVersion":"1.0.0"}"#).unwrap(),
-        ..Entry::default()
     };
-    entry.with_config(b"{}\n")
+    let result = Json::parse(br#"{"cniVersion":"1.0.0"}"#).unwrap();
+    Remembered { conf, network: b"{}\n".into(), result }
 }
 
 fn mode(path: &Path) -> u32 {
@@ -28,7 +27,7 @@ fn a_file_has_libcnis_name_form_and_modes() {
     let dir = tempfile::tempdir().unwrap();
     let results = dir.path().join("cni/results");
     let cache = Cache::new(&results);
-    cache.write(&sample()).unwrap();
+    cache.write(&sample(key())).unwrap();
     let file = results.join("n-c-eth0");
     assert_eq!((mode(&results), mode(&file)), (0o700, 0o600));
     assert_eq!(
@@ -42,14 +41,12 @@ fn a_file_has_libcnis_name_form_and_modes() {
 fn what_is_written_reads_back_and_is_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::new(dir.path());
-    assert_eq!(cache.read(KEY).unwrap(), None);
-    cache.write(&sample()).unwrap();
-    let entry = cache.read(KEY).unwrap().unwrap();
-    assert_eq!(entry, sample());
-    assert_eq!(entry.config().unwrap(), b"{}\n");
-    cache.forget(KEY);
-    cache.forget(KEY);
-    assert_eq!(cache.read(KEY).unwrap(), None);
+    assert_eq!(cache.read(&key()).unwrap(), None);
+    cache.write(&sample(key())).unwrap();
+    assert_eq!(cache.read(&key()).unwrap().unwrap(), sample(key()));
+    cache.forget(&key());
+    cache.forget(&key());
+    assert_eq!(cache.read(&key()).unwrap(), None);
 }
 
 #[test]
@@ -59,12 +56,12 @@ fn a_bare_result_is_understood_and_nonsense_is_not() {
     let file = dir.path().join("n-c-eth0");
     fs::write(&file, r#"{"cniVersion":"0.4.0","ips":[]}"#).unwrap();
     assert_eq!(
-        cache.read(KEY).unwrap().unwrap().result.member("cniVersion").unwrap().as_str(),
+        cache.read(&key()).unwrap().unwrap().result.member("cniVersion").unwrap().as_str(),
         Some("0.4.0")
     );
     for nonsense in ["", "{", r#"{"kind":"other"}"#] {
         fs::write(&file, nonsense).unwrap();
-        assert!(cache.read(KEY).is_err(), "{nonsense}");
+        assert!(cache.read(&key()).is_err(), "{nonsense}");
     }
 }
 
@@ -72,28 +69,32 @@ fn a_bare_result_is_understood_and_nonsense_is_not() {
 fn attachments_are_those_of_the_network_by_file_name() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::new(dir.path().join("results"));
-    assert_eq!(cache.attachments("n").unwrap(), []);
+    let network = NetworkName::new("n").unwrap();
+    assert_eq!(cache.of_network(&network).unwrap(), []);
     for (network, container) in [("n", "d"), ("m", "c"), ("n", "c")] {
-        cache.write(&Entry { network: network.into(), container: container.into(), ..sample() }).unwrap();
+        cache.write(&sample(Attachment::new(network, container, "eth0").unwrap())).unwrap();
     }
+    let (good, nameless) = (dir.path().join("results/n-c-eth0"), dir.path().join("results/n-e-eth0"));
+    let text = fs::read_to_string(good).unwrap().replace(r#""containerId":"c""#, r#""containerId":"../c""#);
+    fs::write(nameless, text).unwrap();
     fs::write(dir.path().join("results/n-broken-eth0"), "{").unwrap();
-    let found = cache.attachments("n").unwrap();
-    assert_eq!(found.iter().map(|entry| entry.container.as_str()).collect::<Vec<_>>(), ["c", "d"]);
+    let containers = |found: Vec<Remembered>| {
+        found.iter().map(|one| one.conf.attachment.container.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(containers(cache.of_network(&network).unwrap()), ["c", "d"]);
+    assert_eq!(containers(cache.all().unwrap()), ["c", "c", "d"]);
 }
 
 /// Written by cnitool (libcni) for bridge, tuning and portmap, with `CNI_ARGS` and `CAP_ARGS`.
-const OF_CNITOOL: &str = include_str!("../../../tests/golden/cache-of-cnitool.json");
+const OF_CNITOOL: &str = include_str!("../../tests/golden/cache-of-cnitool.json");
 
 #[test]
 fn a_file_of_libcni_is_read_whole_and_written_the_same() {
     let json = Json::parse(OF_CNITOOL.as_bytes()).unwrap();
-    let entry = entry(&json).unwrap();
-    assert!(
-        entry
-            .config()
-            .unwrap()
-            .starts_with(br#"{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"bridge""#)
-    );
-    assert_eq!(entry.args, [["IgnoreUnknown", "1"], ["A", "b"]]);
-    assert_eq!(serde_json::to_string(&entry).unwrap(), serde_json::to_string(&json).unwrap());
+    let shape = shape(&json).unwrap();
+    let attachment = Attachment::new(&shape.network, &shape.container, &shape.ifname).unwrap();
+    let found = shape.of(attachment);
+    assert!(found.network.starts_with(br#"{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"bridge""#));
+    assert_eq!(found.conf.args, [["IgnoreUnknown", "1"], ["A", "b"]]);
+    assert_eq!(serde_json::to_string(&Shape::from(&found)).unwrap(), json.to_string());
 }

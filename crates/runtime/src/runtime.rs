@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The verbs of a whole network: runs its chain as libcni does (`libcni/api.go`), and does two things that libcni leaves
+//! to its callers: DEL and CHECK use what ADD used, and a failed ADD is undone.
+
+use std::fmt;
+use std::io::Write;
+
+use cnibox_netns::{Error as NetnsError, NetNs};
+use cnibox_spec::{
+    Attachment, CniVersion, IdentError, Json, LiveAttachment, NetworkName, Verb, VersionError, quoted,
+};
+use cnibox_sys::{Env, Host, Registry, Sys};
+use thiserror::Error;
+
+use crate::cache::{Cache, CacheError, Remembered};
+use crate::call::{self, CallError, RuntimeConf};
+use crate::network::{Network, NetworkError, Networks, PluginConf};
+
+/// Why a network's verb failed.
+#[derive(Debug, Error)]
+pub enum RuntimeError {
+    /// The network's configuration cannot be had.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The network's name is none.
+    #[error(transparent)]
+    Name(#[from] IdentError),
+    /// The network's version is none.
+    #[error(transparent)]
+    Version(#[from] VersionError),
+    /// What was remembered cannot be read, or nothing can be remembered.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// A plugin's ADD or DEL failed.
+    #[error("plugin {0} failed ({1}): {2}")]
+    Plugin(String, &'static str, Box<CallError>),
+    /// A plugin's CHECK or STATUS failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A plugin's GC failed.
+    #[error("failed to GC plugin {0}: {1}")]
+    Gc(String, CallError),
+    /// An ADD failed beside an attachment that is remembered, which it must not take down.
+    #[error("{0}; this attachment is remembered from an earlier add and was left as it is (del removes it)")]
+    Known(Box<RuntimeError>),
+    /// An ADD failed, and so did what was to undo it.
+    #[error("{0}{undone}", undone = .1.iter().map(|error| format!("; undo: {error}")).collect::<String>())]
+    NotUndone(Box<RuntimeError>, Vec<RuntimeError>),
+    /// The network is older than CHECK.
+    #[error("configuration version {} does not support the CHECK command", quoted(.0))]
+    NoCheck(String),
+    /// The result that is remembered is of no use to CHECK.
+    #[error("failed to get network {name} cached result: failed to convert cached result to config version \"{1}\": {2}", name = quoted(.0))]
+    Result(String, String, Box<CallError>),
+    /// Plugins that failed while the others did their work.
+    #[error("{}", joined(.0, "; "))]
+    Several(Vec<RuntimeError>),
+    /// An attachment that GC could not detach.
+    #[error("failed to delete stale attachment {container} {ifname}: {1}", container = .0.container, ifname = .0.ifname)]
+    Stale(Attachment, Box<RuntimeError>),
+    /// What GC could not do, after everything else was done.
+    #[error("{}", joined(.0, "\n"))]
+    Left(Vec<RuntimeError>),
+}
+
+/// A runtime: its surroundings, its networks and its memory.
+pub struct Runtime<'a> {
+    /// What plugins see of the environment; plugins are looked for in its `CNI_PATH`.
+    pub env: Env,
+    /// The networks there are.
+    pub networks: Networks,
+    /// The attachments that are remembered.
+    pub cache: Cache,
+    /// Where what plugins say on stderr goes.
+    pub notes: &'a mut dyn Write,
+}
+
+impl Runtime<'_> {
+    /// ADD: runs the chain, remembers the attachment, answers with the last plugin's result. When it fails, the
+    /// plugins that ran are run again with DEL.
+    ///
+    /// # Errors
+    /// What the failing plugin answered, and what could not be undone.
+    pub fn add(&mut self, conf: &RuntimeConf) -> Result<Json, RuntimeError> {
+        let network = self.networks.find(conf.attachment.network.as_str())?;
+        let known = !matches!(self.cache.read(&conf.attachment), Ok(None));
+        let mut results = Vec::new();
+        match self.run_chain(&network, conf, &mut results) {
+            Ok(()) => Ok(results.pop().unwrap_or_default()),
+            Err(error) if known => Err(RuntimeError::Known(Box::new(error))),
+            Err(error) => Err(self.undo(&network, conf, &results, error)),
+        }
+    }
+
+    fn run_chain(
+        &mut self,
+        network: &Network,
+        conf: &RuntimeConf,
+        results: &mut Vec<Json>,
+    ) -> Result<(), RuntimeError> {
+        for plugin in &network.plugins {
+            let config = call::config(network, plugin, conf, results.last().unwrap_or(&Json::Null));
+            let result = self
+                .execute(Verb::Add, plugin, &config, Some(conf))
+                .and_then(|stdout| call::result(network, &stdout));
+            results.push(result.map_err(|error| failed(plugin, "add", error))?);
+        }
+        let (conf, network) = (conf.clone(), network.bytes.clone());
+        let result = results.last().cloned().unwrap_or_default();
+        Ok(self.cache.write(&Remembered { conf, network, result })?)
+    }
+
+    /// DEL for every plugin that was started, the failing one included, newest first. What fails is added to `error`;
+    /// nothing keeps the others from being undone.
+    fn undo(
+        &mut self,
+        network: &Network,
+        conf: &RuntimeConf,
+        results: &[Json],
+        error: RuntimeError,
+    ) -> RuntimeError {
+        let chained = network.speaks(CniVersion::V0_4_0).unwrap_or(false);
+        let prev = results.last().filter(|_| chained).unwrap_or(&Json::Null);
+        let started = network.plugins.len().min(results.len() + 1);
+        let failures = self.del_all(network, &network.plugins[..started], conf, prev);
+        self.cache.forget(&conf.attachment);
+        if failures.is_empty() { error } else { RuntimeError::NotUndone(Box::new(error), failures) }
+    }
+
+    /// DEL in reverse order. What one plugin cannot do keeps the others from nothing; what is remembered stays then, so
+    /// that DEL can be tried again.
+    ///
+    /// # Errors
+    /// What the failing plugins answered.
+    pub fn del(&mut self, conf: &RuntimeConf) -> Result<(), RuntimeError> {
+        let (network, remembered) = self.recall(conf)?;
+        match remembered {
+            Some(remembered) => {
+                self.detach(&network, &conf.completed_from(&remembered.conf), &remembered.result)
+            }
+            None => self.detach(&network, conf, &Json::Null),
+        }
+    }
+
+    fn detach(&mut self, network: &Network, conf: &RuntimeConf, result: &Json) -> Result<(), RuntimeError> {
+        // DEL has a prevResult since 0.4.0.
+        let chained = network.speaks(CniVersion::V0_4_0)?;
+        // A result that cannot be used is as good as none: plugins must manage without.
+        let prev =
+            if chained { call::in_version_of(network, result).unwrap_or_default() } else { Json::Null };
+        let failures = self.del_all(network, &network.plugins, conf, &prev);
+        if failures.is_empty() {
+            self.cache.forget(&conf.attachment);
+            return Ok(());
+        }
+        Err(RuntimeError::Several(failures))
+    }
+
+    fn del_all(
+        &mut self,
+        network: &Network,
+        plugins: &[PluginConf],
+        conf: &RuntimeConf,
+        prev: &Json,
+    ) -> Vec<RuntimeError> {
+        let del = |plugin: &PluginConf| {
+            let config = call::config(network, plugin, conf, prev);
+            let error = self.execute(Verb::Del, plugin, &config, Some(conf)).err()?;
+            Some(failed(plugin, "delete", error))
+        };
+        plugins.iter().rev().filter_map(del).collect()
+    }
+
+    /// CHECK, with the chain's final result for every plugin.
+    ///
+    /// # Errors
+    /// When the network's version has no CHECK; what the first plugin answered that finds something missing.
+    pub fn check(&mut self, conf: &RuntimeConf) -> Result<(), RuntimeError> {
+        let (network, remembered) = self.recall(conf)?;
+        if !network.speaks(CniVersion::V0_4_0)? {
+            return Err(RuntimeError::NoCheck(network.version));
+        }
+        if network.disable_check {
+            return Ok(());
+        }
+        let (conf, result) = match remembered {
+            Some(remembered) => (conf.completed_from(&remembered.conf), remembered.result),
+            None => (conf.clone(), Json::Null),
+        };
+        let prev = call::in_version_of(&network, &result).map_err(|error| {
+            RuntimeError::Result(network.name.clone(), network.version.clone(), Box::new(error))
+        })?;
+        for plugin in &network.plugins {
+            let config = call::config(&network, plugin, &conf, &prev);
+            self.execute(Verb::Check, plugin, &config, Some(&conf))?;
+        }
+        Ok(())
+    }
+
+    /// STATUS of every plugin, up to the first that cannot work. `false`: the network is older than 1.1.0, and has none.
+    ///
+    /// # Errors
+    /// What that plugin answered.
+    pub fn status(&mut self, network: &Network) -> Result<bool, RuntimeError> {
+        if !network.speaks(CniVersion::V1_1_0)? {
+            return Ok(false);
+        }
+        for plugin in &network.plugins {
+            self.execute(Verb::Status, plugin, &call::plain_config(network, plugin), None)?;
+        }
+        Ok(true)
+    }
+
+    /// GC: detaches what was attached to the network and not detached, but what `keep` keeps; answers with what that
+    /// was.
+    ///
+    /// # Errors
+    /// All of them, after everything else was detached.
+    pub fn gc(&mut self, network: &Network, keep: Keep) -> Result<Vec<Attachment>, RuntimeError> {
+        if network.disable_gc {
+            return Ok(Vec::new());
+        }
+        let (live, stale) = self.sorted(network, keep)?;
+        let names = stale.iter().map(|remembered| remembered.conf.attachment.clone()).collect();
+        let mut failures = self.detach_stale(network, stale);
+        if network.speaks(CniVersion::V1_1_0)? {
+            let live = (keep == Keep::Live).then(|| live.iter().map(live_attachment).collect::<Vec<_>>());
+            failures.extend(self.gc_plugins(network, live.as_deref()));
+        }
+        if failures.is_empty() { Ok(names) } else { Err(RuntimeError::Left(failures)) }
+    }
+
+    /// What [`Runtime::gc`] would detach.
+    ///
+    /// # Errors
+    /// When the attachments cannot be listed.
+    pub fn stale(&mut self, network: &Network, keep: Keep) -> Result<Vec<Attachment>, RuntimeError> {
+        if network.disable_gc {
+            return Ok(Vec::new());
+        }
+        let (_, stale) = self.sorted(network, keep)?;
+        Ok(stale.into_iter().map(|remembered| remembered.conf.attachment).collect())
+    }
+
+    /// The network's attachments: those to be kept, and the others.
+    fn sorted(
+        &mut self,
+        network: &Network,
+        keep: Keep,
+    ) -> Result<(Vec<Remembered>, Vec<Remembered>), RuntimeError> {
+        let all = self.cache.of_network(&NetworkName::new(&network.name)?)?;
+        Ok(all.into_iter().partition(|remembered| keep == Keep::Live && self.lives(&remembered.conf)))
+    }
+
+    /// Whether the attachment's namespace is still there, or its interface, wherever that is. What cannot be found out
+    /// lives.
+    pub fn lives(&mut self, conf: &RuntimeConf) -> bool {
+        match NetNs::open(&conf.netns) {
+            Err(error) if error.is_gone() || matches!(error, NetnsError::NotANamespace { .. }) => {}
+            _ => return true,
+        }
+        let (mut nothing, mut nowhere) = (std::io::empty(), std::io::sink());
+        let mut host = Host {
+            env: self.env.clone(),
+            stdin: &mut nothing,
+            stdout: &mut nowhere,
+            stderr: &mut *self.notes,
+            registry: Registry::default(),
+            fail_at: None,
+        };
+        Sys::new(&mut host, &[]).has_interface(&conf.attachment).unwrap_or(true)
+    }
+
+    fn detach_stale(&mut self, network: &Network, stale: Vec<Remembered>) -> Vec<RuntimeError> {
+        let mut failures = Vec::new();
+        for Remembered { conf, network: used, result } in stale {
+            let used = self.used(&conf, &used).unwrap_or_else(|| network.clone());
+            if let Err(error) = self.detach(&used, &conf, &result) {
+                failures.push(RuntimeError::Stale(conf.attachment, Box::new(error)));
+            }
+        }
+        failures
+    }
+
+    fn gc_plugins(&mut self, network: &Network, live: Option<&[LiveAttachment]>) -> Vec<RuntimeError> {
+        let gc = |plugin: &PluginConf| {
+            let config = match live {
+                Some(live) => call::gc_config(network, plugin, live),
+                None => call::plain_config(network, plugin),
+            };
+            let error = self.execute(Verb::Gc, plugin, &config, None).err()?;
+            Some(RuntimeError::Gc(plugin.kind.clone(), error))
+        };
+        network.plugins.iter().filter_map(gc).collect()
+    }
+
+    /// The network as ADD used it when that is remembered, else as it is written now.
+    fn recall(&self, conf: &RuntimeConf) -> Result<(Network, Option<Remembered>), RuntimeError> {
+        let remembered = self.cache.read(&conf.attachment).unwrap_or_default();
+        let used = remembered.as_ref().and_then(|remembered| self.used(conf, &remembered.network));
+        let find = || self.networks.find(conf.attachment.network.as_str());
+        Ok((used.map_or_else(find, Ok)?, remembered))
+    }
+
+    fn used(&self, conf: &RuntimeConf, network: &[u8]) -> Option<Network> {
+        let network = self.networks.remembered(network).ok()?;
+        (network.name == conf.attachment.network.as_str()).then_some(network)
+    }
+
+    fn execute(
+        &mut self,
+        verb: Verb,
+        plugin: &PluginConf,
+        config: &Json,
+        conf: Option<&RuntimeConf>,
+    ) -> Result<Vec<u8>, CallError> {
+        call::execute(verb, plugin, config, call::environment(&self.env, conf), self.notes)
+    }
+}
+
+/// Which remembered attachments GC leaves alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// None, and plugins get no list: cnitool's way.
+    Nothing,
+    /// Those that live; plugins get their list.
+    Live,
+}
+
+fn live_attachment(remembered: &Remembered) -> LiveAttachment {
+    let Attachment { container, ifname, .. } = &remembered.conf.attachment;
+    LiveAttachment { container_id: container.to_string(), ifname: ifname.to_string() }
+}
+
+fn failed(plugin: &PluginConf, verb: &'static str, error: CallError) -> RuntimeError {
+    let name = if plugin.name.is_empty() { String::new() } else { format!(" name={}", quoted(&plugin.name)) };
+    RuntimeError::Plugin(format!("type={}{name}", quoted(&plugin.kind)), verb, Box::new(error))
+}
+
+fn joined(errors: &[impl fmt::Display], separator: &str) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
+}
+
+#[cfg(test)]
+mod tests;
