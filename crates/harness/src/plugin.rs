@@ -3,8 +3,8 @@
 
 use std::ffi::OsString;
 
-use cnibox_spec::{Attachment, CniResult, CniVersion, LiveAttachment, NetnsPath};
-use cnibox_sys::{Exit, Failure, Sys};
+use cnibox_spec::{Attachment, CniResult, CniVersion, Dns, LiveAttachment, NetnsPath};
+use cnibox_sys::{Announce, CheckWording, Exit, Expected, Failure, PodPlan, Sys};
 
 use crate::{Input, NetConf};
 
@@ -81,6 +81,22 @@ pub struct Request<'a, C, A> {
     pub config: C,
     /// The verb's arguments.
     pub args: A,
+}
+
+impl<C> Request<'_, C, AddArgs> {
+    /// How the container's interface is configured and reported: with `dns` in place of the IPAM plugin's, if given.
+    #[must_use]
+    pub fn pod_plan<'a>(&'a self, dns: Option<&'a Dns>, announce: Option<Announce>) -> PodPlan<'a> {
+        let AddArgs { attachment, netns } = &self.args;
+        PodPlan { netns, ifname: &attachment.ifname, dns, announce, version: self.conf.version }
+    }
+
+    /// What CHECK expects of the container's interface.
+    #[must_use]
+    pub fn expected<'a>(&'a self, ipam: Option<&'a str>, wording: CheckWording) -> Expected<'a> {
+        let AddArgs { attachment, netns } = &self.args;
+        Expected { netns, ifname: &attachment.ifname, ipam, prev_result: self.conf.prev_result(), wording }
+    }
 }
 
 /// Arguments of ADD.

@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use cnibox_netlink::{InvalidMac, Mac};
 use cnibox_spec::{
-    Args, CniResult, CniVersion, DecodeError, Json, LiveAttachment, NetworkName, PrevResultError, Verb,
+    Args, CniResult, CniVersion, Code, DecodeError, Json, LiveAttachment, NetworkName, PrevResultError, Verb,
     decode, decode_embedding, parse_result,
 };
-use cnibox_sys::Env;
+use cnibox_sys::{Env, Failure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -136,15 +137,14 @@ impl Input<'_> {
     /// The first of these that is not empty: `runtimeConfig.mac`, `MAC` in `CNI_ARGS`, `mac`.
     ///
     /// # Errors
-    /// Those of [`Input::mac_of_args`].
-    pub fn requested_mac(
-        &self,
-        runtime: &str,
-        configured: &str,
-    ) -> Result<Option<String>, cnibox_spec::ArgsError> {
+    /// Those of [`Input::mac_of_args`]; it is no MAC.
+    pub fn requested_mac(&self, runtime: &str, configured: &str) -> Result<Option<Mac>, Failure> {
         let of_args = self.mac_of_args()?;
-        let mut candidates = [runtime, &of_args, configured].into_iter();
-        Ok(candidates.find(|mac| !mac.is_empty()).map(str::to_owned))
+        let refused = |error: InvalidMac| {
+            Failure::new(Code::INVALID_CONFIG, format!("invalid args {} for MAC addr: {error}", error.text))
+        };
+        let wanted = [runtime, &of_args, configured].into_iter().find(|mac| !mac.is_empty());
+        wanted.map(|text| text.parse().map_err(refused)).transpose()
     }
 
     /// Checks only the fields that every configuration may have, for plugins without fields of their own.

@@ -57,5 +57,5 @@ fn round(record: &mut impl FnMut(&'static str, Duration)) {
     let addr = AddrSpec::new("10.22.0.2/16".parse().unwrap());
     timed("addr_add", &mut || rtnl.addr_add(index, &addr).unwrap());
     timed("route_add", &mut || rtnl.route_add(&route(index)).unwrap());
-    timed("link_del", &mut || rtnl.link_del(index).unwrap());
+    timed("link_del", &mut || assert!(rtnl.link_del_by_name_if_present("eth0").unwrap()));
 }

@@ -132,7 +132,7 @@ impl Addr {
     }
 
     /// Duplicate address detection found the address in use (`IFA_F_DADFAILED`).
-    pub fn is_dad_failed(&self) -> bool {
+    pub(crate) fn is_dad_failed(&self) -> bool {
         self.flags & libc::IFA_F_DADFAILED != 0
     }
 }

@@ -82,24 +82,14 @@ impl Error {
         self.errno() == Some(libc::EEXIST)
     }
 
-    /// In use (`EBUSY`).
-    pub fn is_busy(&self) -> bool {
-        self.errno() == Some(libc::EBUSY)
-    }
-
     /// The kernel lacks it (`EOPNOTSUPP`).
     pub fn is_unsupported(&self) -> bool {
         self.errno() == Some(libc::EOPNOTSUPP)
     }
 
     /// The kernel knows what was asked for and does not allow it like that (`EINVAL`).
-    pub fn is_invalid(&self) -> bool {
+    pub(crate) fn is_invalid(&self) -> bool {
         self.errno() == Some(libc::EINVAL)
-    }
-
-    /// Not privileged enough (`EPERM`).
-    pub fn is_not_permitted(&self) -> bool {
-        self.errno() == Some(libc::EPERM)
     }
 
     /// Where a link was asked for, `ENODEV` means that it does not exist.
@@ -133,6 +123,6 @@ mod tests {
         assert_eq!(error.to_string(), "Link not found");
         assert!(error.is_not_found());
         let other = Error::Refused { errno: libc::EPERM, kernel_text: None }.for_link();
-        assert!(other.is_not_permitted());
+        assert_eq!(other.errno(), Some(libc::EPERM));
     }
 }

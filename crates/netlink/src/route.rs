@@ -268,7 +268,7 @@ impl Route {
     }
 
     /// Whether packets may leave by the link with this index.
-    pub fn leaves_by(&self, oif: u32) -> bool {
+    pub(crate) fn leaves_by(&self, oif: u32) -> bool {
         self.oif == Some(oif) || self.nexthops.iter().any(|hop| hop.oif == oif)
     }
 }

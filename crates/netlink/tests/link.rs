@@ -90,7 +90,6 @@ fn missing_links_are_told_apart_from_errors() {
         let mut rtnl = Rtnl::open().unwrap();
         assert!(matches!(rtnl.link_by_name("nope"), Err(Error::LinkNotFound)));
         assert!(matches!(rtnl.link_by_index(4711), Err(Error::LinkNotFound)));
-        assert!(matches!(rtnl.link_del(4711), Err(Error::LinkNotFound)));
         assert_eq!(rtnl.link_by_name_if_present("nope").unwrap(), None);
         assert!(!rtnl.link_del_by_name_if_present("nope").unwrap());
         assert_eq!(rtnl.link_by_name("a-name-too-long-for-links").unwrap_err().to_string(), "Link not found");
@@ -129,8 +128,7 @@ fn links_move_between_namespaces_and_go_away_in_pairs() {
         host.link_set(LinkChange::new(index).netns(pod.netns.as_fd())).unwrap();
         assert!(host.link_by_name("eth0").unwrap_err().is_not_found());
         let mut inside = rtnl_of(&pod);
-        let eth0 = inside.link_by_name("eth0").unwrap();
-        inside.link_del(eth0.index).unwrap();
+        assert!(inside.link_del_by_name_if_present("eth0").unwrap());
         assert_eq!(host.link_by_name_if_present("veth0").unwrap(), None);
         assert_eq!(host.links().unwrap().len(), net.run("ip", &["-o", "link"]).lines().count());
     });
@@ -246,11 +244,11 @@ fn waiting_for_a_port_ends_at_the_deadline_with_its_state() {
 fn waiting_for_a_port_that_disappears_is_an_error() {
     sandbox(|net| {
         let pod = net.container();
-        let (mut inside, eth0, mut host, veth0) = veth(net, &pod);
+        let (mut inside, _, mut host, veth0) = veth(net, &pod);
         let mut monitor = Monitor::links().unwrap();
         let other_end = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(50));
-            inside.link_del(eth0).unwrap();
+            inside.link_del_by_name_if_present("eth0").unwrap();
         });
         let deadline = Instant::now() + Duration::from_secs(5);
         let waited = monitor.wait_link(&mut host, veth0, deadline, |_| false);

@@ -54,6 +54,9 @@ impl Error {
     }
 }
 
+/// The kernel's name for this boot.
+pub const BOOT_ID: &str = "kernel/random/boot_id";
+
 /// The value of a sysctl without its last character, which is the newline (`sysctl -n NAME`). Lines stay lines.
 ///
 /// # Errors

@@ -18,9 +18,8 @@ pub use call::{
 pub use cnibox_netfilter::sweep;
 pub use delegate::DelegateError;
 pub use interface::{
-    Announce, CheckWording, DnsShape, Drift, Expected, InterfaceError, InterfacePlan, IpamShape, ListLink,
-    MacShape, ParentError, PodLinkError, PodPlan, Veth, VethError, VethPlan, ensure_printable, own_addresses,
-    random_name,
+    Announce, CheckWording, DnsShape, Expected, InterfacePlan, IpamShape, ListLink, MacShape, NO_ADDRESSES,
+    PodPlan, Veth, VethPlan, ensure_printable, own_addresses, random_name,
 };
 pub use ledger::{Ledger, Mark, Namespace, PodLink, PrivateDir, Progress, Record, Remains, Share, Stage};
 pub use node::{Masquerade, MasqueradeBackend, UnknownBackend};

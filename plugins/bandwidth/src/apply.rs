@@ -40,7 +40,7 @@ pub(crate) fn add(
         if let Some(limit) = request.config.ingress {
             // With its first discipline a link without a queue gets one (`qdisc_create` of the kernel).
             let undo = Undo::Settings { place: Place::Host, link: Box::new(host.clone()) };
-            tx.attempt(undo, |_| Ok::<_, Failure>(()))?;
+            tx.risky_step(undo, |_| Ok::<_, Failure>(()))?;
             root_tbf(tx, host.index, limit.tbf(), ApplyError::Ingress)?;
         }
         if let Some(limit) = request.config.egress {

@@ -29,26 +29,20 @@ pub(crate) struct Limit {
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
-pub enum ConfigError {
-    /// A value of the wrong type.
+pub(crate) enum ConfigError {
     #[error("failed to parse network configuration: {0}")]
     Decode(#[from] DecodeError),
-    /// A rate without burst.
     #[error("if rate is set, burst must also be set")]
     NoBurst,
-    /// A burst without rate.
     #[error("if burst is set, rate must also be set")]
     NoRate,
-    /// A burst that the kernel cannot count.
     #[error("burst cannot be more than 4GB")]
     Burst,
-    /// There is no plugin before this one.
     #[error("must be called as chained plugin")]
     NotChained,
     /// The same, as CHECK says it.
     #[error("must be called as a chained plugin")]
     NoPrevResult,
-    /// The result of the plugin before cannot be read.
     #[error("could not parse prevResult: could not parse prevResult: {0}")]
     PrevResult(#[from] PrevResultError),
 }

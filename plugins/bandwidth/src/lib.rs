@@ -17,7 +17,9 @@ use cnibox_spec::{CniResult, CniVersion, Interface};
 use cnibox_sys::{Coded, Failure, Place, Sys};
 use thiserror::Error as ThisError;
 
-pub use config::{Config, ConfigError};
+use config::ConfigError;
+
+pub use config::Config;
 
 /// The plugin.
 pub struct Bandwidth;
@@ -72,13 +74,13 @@ impl Plugin for Bandwidth {
         let result = request.config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
         let host = host_link(sys, &request.args, &result.interfaces)?;
         if let Some(limit) = request.config.ingress {
-            expect_tbf(sys, host.index, limit.tbf())?;
+            check_tbf(sys, host.index, limit.tbf())?;
         }
         if let Some(limit) = request.config.egress {
             let name =
                 plan::ifb_name(request.conf.network.as_str(), request.args.attachment.container.as_str());
             let ifb = sys.host()?.link_by_name(&name).map_err(BandwidthError::NoIfb)?;
-            expect_tbf(sys, ifb.index, limit.tbf())?;
+            check_tbf(sys, ifb.index, limit.tbf())?;
         }
         Ok(())
     }
@@ -93,7 +95,7 @@ impl Plugin for Bandwidth {
     }
 }
 
-fn expect_tbf(sys: &mut Sys<'_>, index: u32, wanted: Tbf) -> Result<(), Failure> {
+fn check_tbf(sys: &mut Sys<'_>, index: u32, wanted: Tbf) -> Result<(), Failure> {
     let found = sys.host()?.qdisc_root_tbf(index)?.ok_or(BandwidthError::NoQdisc)?;
     let drift = if found.rate != wanted.rate {
         "Rate"

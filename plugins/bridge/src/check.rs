@@ -4,7 +4,7 @@
 use cnibox_harness::{CheckArgs, Request};
 use cnibox_netlink::{BridgeVlan, Link};
 use cnibox_spec::{CniResult, Code, Interface, Verb};
-use cnibox_sys::{Coded, Failure, Masquerade, Place, Sys, own_addresses};
+use cnibox_sys::{Coded, Failure, Place, Sys, own_addresses};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
@@ -58,13 +58,13 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     let result =
         request.conf.prev_result().map_err(ConfigError::PrevResult)?.ok_or(ConfigError::NoPrevResult)?;
     let layer2 = plan::layer2(&request.config, ifname);
-    let bridge = expect_bridge(sys, &layer2.bridge, listed(&result, &request.config.bridge, ""))?;
-    let pod = expect_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()), &layer2)?;
-    let port = expect_port(sys, request, &result, &bridge, &pod)?;
-    expect_port_settings(sys, &port, &layer2)?;
-    expect_rules(sys, request, &layer2)?;
+    let bridge = check_bridge(sys, &layer2.bridge, listed(&result, &request.config.bridge, ""))?;
+    let pod = check_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()), &layer2)?;
+    let port = check_port(sys, request, &result, &bridge, &pod)?;
+    check_port_settings(sys, &port, &layer2)?;
+    check_rules(sys, request, &layer2)?;
     let own = own_addresses(result, ifname.as_str(), netns.as_str());
-    expect_layer3(sys, request, &own, &bridge)?;
+    check_layer3(sys, request, &own, &bridge)?;
     sys.check_layer3(ifname, &own)
 }
 
@@ -82,7 +82,7 @@ fn link(sys: &mut Sys<'_>, place: Place, name: &str) -> Result<Link, Failure> {
     Ok(found.ok_or_else(|| Drift::NotFound(name.to_owned()))?)
 }
 
-fn expect_bridge(sys: &mut Sys<'_>, plan: &BridgePlan, listed: Option<&Interface>) -> Result<Link, Failure> {
+fn check_bridge(sys: &mut Sys<'_>, plan: &BridgePlan, listed: Option<&Interface>) -> Result<Link, Failure> {
     let listed = listed.ok_or(Drift::NoName)?;
     let bridge = link(sys, Place::Host, &listed.name)?;
     if !listed.sandbox.is_empty() {
@@ -105,7 +105,7 @@ fn expect_bridge(sys: &mut Sys<'_>, plan: &BridgePlan, listed: Option<&Interface
     Ok(bridge)
 }
 
-fn expect_pod(
+fn check_pod(
     sys: &mut Sys<'_>,
     request: &Request<'_, Config, CheckArgs>,
     listed: Option<&Interface>,
@@ -128,7 +128,7 @@ fn expect_pod(
 }
 
 /// The host end: the listed veth that is the container's peer and in the bridge.
-fn expect_port(
+fn check_port(
     sys: &mut Sys<'_>,
     request: &Request<'_, Config, CheckArgs>,
     result: &CniResult,
@@ -152,7 +152,7 @@ fn expect_port(
     Err(Drift::NoPort(request.config.bridge.clone()).into())
 }
 
-fn expect_port_settings(sys: &mut Sys<'_>, port: &Link, layer2: &Layer2) -> Result<(), Failure> {
+fn check_port_settings(sys: &mut Sys<'_>, port: &Link, layer2: &Layer2) -> Result<(), Failure> {
     let drift = |what: String| Drift::Port { port: port.name.clone(), what };
     let wanted = layer2.port.flags;
     if let Some(found) = port.bridge_port.filter(|found| *found != wanted) {
@@ -169,7 +169,7 @@ fn expect_port_settings(sys: &mut Sys<'_>, port: &Link, layer2: &Layer2) -> Resu
     }
 }
 
-fn expect_rules(
+fn check_rules(
     sys: &mut Sys<'_>,
     request: &Request<'_, Config, CheckArgs>,
     layer2: &Layer2,
@@ -182,7 +182,7 @@ fn expect_rules(
 }
 
 /// Gateway addresses and masquerade.
-fn expect_layer3(
+fn check_layer3(
     sys: &mut Sys<'_>,
     request: &Request<'_, Config, CheckArgs>,
     own: &CniResult,
@@ -206,11 +206,7 @@ fn expect_layer3(
         }
     }
     match layer3.masquerade {
-        Some(choice) => {
-            let masquerade = Masquerade::of(&request.args.attachment);
-            let addresses: Vec<_> = own.ips.iter().map(|ip| ip.address).collect();
-            sys.expect_masquerade(&masquerade, choice, &addresses)
-        }
+        Some(choice) => sys.check_masquerade(&request.args.attachment, choice, &own.ips),
         None => Ok(()),
     }
 }

@@ -7,37 +7,24 @@
 use cnibox_harness::{DelArgs, GcArgs, Plugin, Request};
 use cnibox_netlink::Link;
 use cnibox_spec::{Attachment, LiveAttachment, NetworkName, Verb};
-use cnibox_sys::{Failure, Ledger, Masquerade, Sys};
+use cnibox_sys::{Failure, Ledger, Sys};
 
 use crate::Bridge;
 use crate::config::Config;
 use crate::spoof::SpoofCheck;
 
-/// DEL. Masquerade goes before the link: the kernel frees rules and links after grace periods of the same kind, which
-/// then pass together. The spoof check stays until nothing can be sent any more, and the address until nobody has it.
+/// DEL. The spoof check stays until nothing can be sent any more, and the address until nobody has it.
 pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let DelArgs { attachment, netns } = &request.args;
-    let mut failures = Vec::new();
-    let in_use = sys.pod_addresses_if_present(netns.as_ref(), &attachment.ifname).unwrap_or_else(|failure| {
-        failures.push(failure);
-        None
-    });
-    let masquerade = Masquerade::of(attachment);
-    failures.extend(sys.masquerade_remove(&masquerade, in_use.as_deref().unwrap_or_default()).err());
-    let gone = match in_use {
-        Some(_) => sys.pod_link_del(netns.as_ref(), &attachment.ifname),
-        // The namespace's path can be gone while a process still holds the namespace, and the pair with it.
-        None => host_link(sys, &request.config, attachment),
-    };
-    failures.extend(gone.err());
-    failures.extend(sys.announced_link_del().err());
+    let host_end = |sys: &mut Sys<'_>| port_del(sys, &request.config, attachment);
+    let mut failures = sys.masqueraded_pair_del(attachment, netns.as_ref(), host_end);
     failures.extend(sys.ipam_forward(Verb::Del, request.config.ipam.as_deref()).err());
     failures.extend(SpoofCheck::of(attachment).remove_if_present(sys).err());
     Failure::collect(failures)
 }
 
 /// Deletes the attachment's port of the bridge, found by its owner's mark.
-fn host_link(sys: &mut Sys<'_>, config: &Config, attachment: &Attachment) -> Result<(), Failure> {
+fn port_del(sys: &mut Sys<'_>, config: &Config, attachment: &Attachment) -> Result<(), Failure> {
     let ports = ports(sys, config)?;
     sys.marked_links_del(&ports, attachment)
 }

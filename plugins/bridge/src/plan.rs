@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cnibox_netlink::{BridgePort, BridgeVlan};
 use cnibox_spec::{CniResult, IfName, Interface, IpConfig, Route};
-use cnibox_sys::{InterfaceError, InterfacePlan, VethPlan};
+use cnibox_sys::{Failure, InterfacePlan, VethPlan};
 use ipnetwork::IpNetwork;
 
 use crate::config::{Config, MasqueradeChoice};
@@ -121,7 +121,7 @@ fn access(id: u16) -> BridgeVlan {
 }
 
 /// The attachment's layer 3: the IPAM plugin's answer with gateways and default routes filled in.
-pub(crate) fn layer3(config: &Config, ifname: &IfName, ipam: CniResult) -> Result<Layer3, InterfaceError> {
+pub(crate) fn layer3(config: &Config, ifname: &IfName, ipam: CniResult) -> Result<Layer3, Failure> {
     let mut result = ipam;
     result.interfaces = interfaces_for_index(ifname);
     for ip in &mut result.ips {

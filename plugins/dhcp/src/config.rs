@@ -24,11 +24,10 @@ pub struct Config {
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// A value of the wrong type. The plugin of the reference reads nothing but the path of the socket.
     #[error("error obtaining socketPath: error parsing socket path conf: {0}")]
     Decode(#[from] DecodeError),
-    /// There is no `ipam` object.
     #[error("IPAM config missing 'ipam' key")]
     NoIpam,
 }

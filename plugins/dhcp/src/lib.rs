@@ -27,7 +27,7 @@ use cnibox_spec::{CniResult, Code, NetnsPath, PrevResultError};
 use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
 
-pub use config::{Config, ConfigError};
+pub use config::Config;
 use options::{OptionError, Options};
 use rpc::{Call, CallError, Client, Collection, DialError, Method};
 use state::{StateError, Store};

@@ -5,7 +5,7 @@
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::{CniResult, Code, DecodeError, Verb, decode};
-use cnibox_sys::{CheckWording, Coded, Expected, Failure, IpamShape, Place, PodPlan, Sys, Txn};
+use cnibox_sys::{CheckWording, Coded, Failure, IpamShape, Place, Sys, Txn};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -70,13 +70,7 @@ impl Plugin for Dummy {
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
         let Request { conf, config, args } = request;
         sys.open_pod_named(&args.netns)?;
-        let plan = PodPlan {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            dns: None,
-            announce: None,
-            version: conf.version,
-        };
+        let plan = request.pod_plan(None, None);
         Txn::run(sys, |tx| {
             let create =
                 |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_dummy(args.attachment.ifname.as_str()));
@@ -92,15 +86,9 @@ impl Plugin for Dummy {
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { conf, config, args } = request;
+        let Request { config, args, .. } = request;
         sys.open_pod_named(&args.netns)?;
-        let (result, link) = sys.check_interface(Expected {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            ipam: config.ipam.as_deref(),
-            prev_result: conf.prev_result(),
-            wording: WORDING,
-        })?;
+        let (result, link) = sys.check_interface(request.expected(config.ipam.as_deref(), WORDING))?;
         if !link.is_up() {
             return Err(DummyError::Down(link.name).into());
         }

@@ -12,7 +12,7 @@ use crate::firewalld;
 
 /// Who may connect to the container (`ingressPolicy`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IngressPolicy {
+pub(crate) enum IngressPolicy {
     /// Everybody.
     Open,
     /// Only others on the same bridge.
@@ -24,7 +24,7 @@ pub enum IngressPolicy {
 impl IngressPolicy {
     /// The value of `ingressPolicy`.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::SameBridge => "same-bridge",
@@ -44,7 +44,7 @@ impl IngressPolicy {
 
 /// What keeps the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
+pub(crate) enum Backend {
     /// The `filter` tables of iptables.
     Iptables,
     /// The firewalld daemon.
@@ -78,42 +78,34 @@ impl Backend {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// `backend`; `None` leaves the choice to the host.
-    pub backend: Option<Backend>,
+    pub(crate) backend: Option<Backend>,
     /// `iptablesAdminChainName`.
-    pub admin_chain: String,
+    pub(crate) admin_chain: String,
     /// `firewalldZone`.
-    pub zone: String,
+    pub(crate) zone: String,
     /// `ingressPolicy`.
-    pub policy: IngressPolicy,
+    pub(crate) policy: IngressPolicy,
     /// What earlier plugins made.
-    pub prev_result: Option<CniResult>,
+    pub(crate) prev_result: Option<CniResult>,
 }
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
-pub enum ConfigError {
-    /// A value of the wrong type.
+pub(crate) enum ConfigError {
     #[error("failed to load netconf: {0}")]
     Decode(#[from] DecodeError),
-    /// prevResult does not fit its version.
     #[error("could not parse prevResult: could not parse prevResult: {0}")]
     PrevResult(#[from] PrevResultError),
-    /// `ingressPolicy` names nothing that is known.
     #[error("unknown ingress policy: {}", quoted(.0))]
     IngressPolicy(String),
-    /// `iptablesAdminChainName` cannot be a chain's name.
     #[error("invalid iptablesAdminChainName {}", quoted(.0))]
     AdminChain(String),
-    /// ADD or CHECK without prevResult.
     #[error("missing prevResult from earlier plugin")]
     NoPrevResult,
-    /// The policy is about a bridge and there is no interface.
     #[error("interface needs to be set for ingress policy {:?}, make sure to chain \"firewall\" plugin with \"bridge\"", .0.name())]
     NoInterface(IngressPolicy),
-    /// The policy is about a bridge and the first interface has no name.
     #[error("got empty bridge name")]
     NoBridgeName,
-    /// The bridge of prevResult cannot be an interface.
     #[error("invalid bridge name {}", quoted(.0))]
     BridgeName(String),
 }
@@ -150,7 +142,7 @@ impl Config {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn parse(input: &Input<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn parse(input: &Input<'_>) -> Result<Self, ConfigError> {
         let shape: Shape = input.decode()?;
         let prev_result = match input.verb {
             Verb::Add | Verb::Check => input.conf.prev_result()?,

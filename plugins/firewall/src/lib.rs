@@ -24,7 +24,9 @@ use cnibox_spec::{CniResult, CniVersion, Code};
 use cnibox_sys::{Coded, Failure, Ledger, Sys, Txn, Undo, UndoStep};
 use thiserror::Error;
 
-pub use config::{Backend, Config, ConfigError, IngressPolicy};
+use config::{Backend, ConfigError, IngressPolicy};
+
+pub use config::Config;
 use firewalld::Zone;
 use plan::{Desired, FORWARD_CHAIN};
 
@@ -178,7 +180,7 @@ fn asks_firewalld(backend: Backend, sys: &Sys<'_>) -> bool {
 fn add_to_zone(tx: &mut Txn<'_, '_>, config: &Config) -> Result<(), Failure> {
     let zone = Zone::new(&config.zone, tx.sys().env());
     let added = tx.shared(|_| zone.add_sources(&host_addresses(config)))?;
-    tx.attempt(ZoneSources { zone: config.zone.clone(), added }, |_| Ok::<_, Failure>(()))
+    tx.risky_step(ZoneSources { zone: config.zone.clone(), added }, |_| Ok::<_, Failure>(()))
 }
 
 /// Takes addresses out of a zone that they were not in before.
@@ -214,7 +216,7 @@ fn install(tx: &mut Txn<'_, '_>, backend: Backend, desired: &[Desired]) -> Resul
             undo.xt(family, Table::Filter).delete_rule(FORWARD_CHAIN, rule.clone());
         }
     }
-    tx.attempt(Undo::Rules(undo), |sys| {
+    tx.risky_step(Undo::Rules(undo), |sys| {
         sys.engine().and_then(|engine| engine.apply(&batch)).map_err(FirewallError::of)
     })
 }

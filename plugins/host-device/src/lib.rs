@@ -12,7 +12,7 @@ mod loan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::{CniResult, IfName, Interface, NetnsPath, Verb};
-use cnibox_sys::{CheckWording, Expected, Failure, Ledger, PodPlan, Record, Sys, Txn, ensure_printable};
+use cnibox_sys::{CheckWording, Failure, Ledger, PodPlan, Record, Sys, Txn, ensure_printable};
 
 pub use config::Config;
 
@@ -35,14 +35,8 @@ impl Plugin for HostDevice {
             Some(device) if !config.dpdk => Some(find::link(sys, device)?),
             _ => None,
         };
-        let plan = PodPlan {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            // Without addresses the reference reports nothing but the interface.
-            dns: config.ipam.as_ref().and(config.dns.as_ref()),
-            announce: None,
-            version: conf.version,
-        };
+        // Without addresses the reference reports nothing but the interface.
+        let plan = request.pod_plan(config.ipam.as_ref().and(config.dns.as_ref()), None);
         // A device without an interface has nothing else that would begin.
         sys.attempt_begins()?;
         Txn::run(sys, |tx| {
@@ -65,15 +59,9 @@ impl Plugin for HostDevice {
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { conf, config, args } = request;
+        let Request { config, args, .. } = request;
         sys.open_pod_named(&args.netns)?;
-        let expected = Expected {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            ipam: config.ipam.as_deref(),
-            prev_result: conf.prev_result(),
-            wording: CheckWording::of_any_kind(),
-        };
+        let expected = request.expected(config.ipam.as_deref(), CheckWording::of_any_kind());
         if config.dpdk {
             return sys.check_prev_result(&expected).map(drop);
         }

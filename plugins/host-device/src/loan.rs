@@ -20,75 +20,28 @@ use crate::device::Device;
 /// Why a link could not be lent or taken back.
 #[derive(Debug, ThisError)]
 pub(crate) enum LoanError {
-    /// The container refused it.
     #[error("failed to move link failed to move {ifname:?} (host: {host_name:?}) to container NS: {source}")]
-    Lend {
-        /// Its name in the container.
-        ifname: String,
-        /// Its name on the host.
-        host_name: String,
-        /// The kernel's answer.
-        source: Error,
-    },
-    /// The container has an interface of that name.
+    Lend { ifname: String, host_name: String, source: Error },
     #[error(
         "failed to move link failed to move {ifname:?} (host: {host_name:?}) to container NS: file exists"
     )]
-    NameTaken {
-        /// The name.
-        ifname: String,
-        /// The link's name on the host.
-        host_name: String,
-    },
-    /// It is not in the container although it has just been moved there.
+    NameTaken { ifname: String, host_name: String },
     #[error("failed to move link failed to find {ifname:?} in container NS: {source}")]
-    Find {
-        /// Its name there.
-        ifname: String,
-        /// The kernel's answer.
-        source: Error,
-    },
-    /// It did not go up.
+    Find { ifname: String, source: Error },
     #[error("failed to move link failed to set {ifname:?} up: {source}")]
-    Up {
-        /// Its name.
-        ifname: String,
-        /// The kernel's answer.
-        source: Error,
-    },
+    Up { ifname: String, source: Error },
     /// The interface is nobody's loan.
     #[error("failed to find original ifname for {0:?} (alias is not set)")]
     NoAlias(String),
     /// It is not where it was lent to, and no namespace is known that has it.
     #[error("failed to find {host_name:?}, which was lent to the container, in container NS")]
-    Lost {
-        /// Its name on the host.
-        host_name: String,
-    },
-    /// Another link has got its name.
+    Lost { host_name: String },
     #[error("failed to move {host_name:?} to hostNS: file exists")]
-    HostNameTaken {
-        /// The name.
-        host_name: String,
-    },
-    /// It could not get its former name.
+    HostNameTaken { host_name: String },
     #[error("failed to rename device {ifname:?} to {host_name:?}: {source}")]
-    Rename {
-        /// Its name in the container.
-        ifname: String,
-        /// Its name on the host.
-        host_name: String,
-        /// The kernel's answer.
-        source: Error,
-    },
-    /// The host refused it.
+    Rename { ifname: String, host_name: String, source: Error },
     #[error("failed to move {host_name:?} to hostNS: {source}")]
-    Return {
-        /// Its name.
-        host_name: String,
-        /// The kernel's answer.
-        source: Error,
-    },
+    Return { host_name: String, source: Error },
 }
 
 impl Coded for LoanError {}
@@ -107,7 +60,7 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
     tx.note(device.notes())?;
     // A move that fails half-way (somebody takes the name in this very moment) is taken back as well.
     let loan = Loan { device, ifname: ifname.clone(), was_up: link.is_up() };
-    tx.attempt(loan, |sys| move_in(sys, link, ifname))?;
+    tx.risky_step(loan, |sys| move_in(sys, link, ifname))?;
     tx.shared(|sys| {
         let rtnl = sys.rtnl(Place::Pod)?;
         let find = |source| Failure::from(LoanError::Find { ifname: name(), source });

@@ -5,9 +5,9 @@
 //! another boot *and* its file was last changed before this boot began: the first alone would also hit what the
 //! reference reserved since, the second alone trusts a clock.
 
-use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use cnibox_netns::sysctl;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::fstatat;
 use nix::time::{ClockId, clock_gettime};
@@ -21,7 +21,7 @@ pub(crate) const FILE: &str = "boot_id";
 
 /// The kernel's name for this boot; empty when it has none to tell.
 pub(crate) fn id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+    sysctl::read(sysctl::BOOT_ID).unwrap_or_default()
 }
 
 /// What the file says; the `=` keeps it from ever being a container's ID.

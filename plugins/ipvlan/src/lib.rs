@@ -9,7 +9,7 @@ mod config;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{IpVlanFlag, IpVlanMode, Link, LinkData, ParentSpec};
 use cnibox_spec::{CniResult, Verb};
-use cnibox_sys::{Announce, CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn};
+use cnibox_sys::{Announce, CheckWording, Coded, Failure, Place, Sys, Txn};
 use thiserror::Error;
 
 pub use config::Config;
@@ -37,13 +37,7 @@ impl Plugin for Ipvlan {
             mtu: None,
             netns: None,
         };
-        let plan = PodPlan {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            dns: config.dns.as_ref(),
-            announce: Some(Announce::ArpAndNeighbours),
-            version: conf.version,
-        };
+        let plan = request.pod_plan(config.dns.as_ref(), Some(Announce::ArpAndNeighbours));
         let mtu = config.mtu_on(&parent);
         Txn::run(sys, |tx| {
             let create = |sys: &mut Sys<'_>| {
@@ -67,20 +61,16 @@ impl Plugin for Ipvlan {
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { conf, config, args } = request;
+        let Request { config, args, .. } = request;
         sys.open_pod_named(&args.netns)?;
-        let (result, link) = sys.check_interface(Expected {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            ipam: config.ipam.as_deref(),
-            prev_result: conf.prev_result(),
-            wording: CheckWording::of_kind("ipvlan", "ipvlan"),
-        })?;
+        let (result, link) = sys.check_interface(
+            request.expected(config.ipam.as_deref(), CheckWording::of_kind("ipvlan", "ipvlan")),
+        )?;
         // Without a name ADD found the parent by the default route or in a prevResult that is no longer known.
         if let Some(master) = &config.master {
             sys.parent(config.place, Some(master))?;
         }
-        expect_mode(&link, config.mode)?;
+        check_mode(&link, config.mode)?;
         sys.check_layer3(&args.attachment.ifname, &result)
     }
 
@@ -112,7 +102,7 @@ fn set_mtu(sys: &mut Sys<'_>, link: &Link, mtu: u32) -> Result<(), Failure> {
     Ok(sys.rtnl(Place::Pod)?.link_set_mtu(link.index, mtu).map_err(refused)?)
 }
 
-fn expect_mode(link: &Link, wanted: IpVlanMode) -> Result<(), IpvlanError> {
+fn check_mode(link: &Link, wanted: IpVlanMode) -> Result<(), IpvlanError> {
     let LinkData::IpVlan { mode } = link.data else { return Ok(()) };
     let (found, wanted) = (config::mode_name(mode), config::mode_name(wanted));
     if found == wanted { Ok(()) } else { Err(IpvlanError::OtherMode { found, wanted }) }

@@ -3,7 +3,7 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::{Mac, MacVlanMode};
-use cnibox_spec::{ArgsError, Code, DecodeError, Dns, Verb};
+use cnibox_spec::{Code, DecodeError, Dns, Verb};
 use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, Place};
 use serde::Deserialize;
 use thiserror::Error;
@@ -38,18 +38,13 @@ enum ConfigError {
     DecodeForDel(DecodeError),
     #[error("unknown macvlan mode: {0:?}")]
     Mode(String),
-    #[error("{0}")]
-    Args(#[from] ArgsError),
-    #[error("invalid args {0} for MAC addr: address {0}: invalid MAC address")]
-    Mac(String),
 }
 
 impl Coded for ConfigError {
     fn code(&self) -> Code {
         match self {
             Self::Decode(_) | Self::DecodeForDel(_) => Code::DECODING_FAILURE,
-            Self::Args(_) => Code::INVALID_ENVIRONMENT,
-            Self::Mode(_) | Self::Mac(_) => Code::INVALID_CONFIG,
+            Self::Mode(_) => Code::INVALID_CONFIG,
         }
     }
 }
@@ -84,7 +79,7 @@ impl Config {
             mode => mode.unwrap_or(MacVlanMode::Bridge),
         };
         Ok(Self {
-            mac: if used { requested_mac(input, &shape)? } else { None },
+            mac: if used { input.requested_mac(&shape.runtime.mac, &shape.mac)? } else { None },
             master: Some(shape.master).filter(|master| !master.is_empty()),
             place: if shape.in_container { Place::Pod } else { Place::Host },
             mode,
@@ -94,11 +89,6 @@ impl Config {
             ipam: shape.ipam.into_plugin(),
         })
     }
-}
-
-fn requested_mac(input: &Input<'_>, shape: &Shape) -> Result<Option<Mac>, ConfigError> {
-    let text = input.requested_mac(&shape.runtime.mac, &shape.mac)?;
-    text.map(|text| text.parse().map_err(|_| ConfigError::Mac(text))).transpose()
 }
 
 fn mode_named(name: &str) -> Result<MacVlanMode, ConfigError> {

@@ -8,7 +8,7 @@ mod config;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{Link, LinkData, MacVlanMode, MacVlanSpec};
 use cnibox_spec::{CniResult, Verb};
-use cnibox_sys::{Announce, CheckWording, Coded, Expected, Failure, Place, PodPlan, Sys, Txn};
+use cnibox_sys::{Announce, CheckWording, Coded, Failure, Place, Sys, Txn};
 use thiserror::Error;
 
 pub use config::Config;
@@ -39,13 +39,7 @@ impl Plugin for Macvlan {
             bcqueuelen: config.bcqueuelen,
             netns: None,
         };
-        let plan = PodPlan {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            dns: config.dns.as_ref(),
-            announce: Some(Announce::ArpAndNeighbours),
-            version: conf.version,
-        };
+        let plan = request.pod_plan(config.dns.as_ref(), Some(Announce::ArpAndNeighbours));
         Txn::run(sys, |tx| {
             let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_macvlan(&spec));
             let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
@@ -61,17 +55,11 @@ impl Plugin for Macvlan {
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { conf, config, args } = request;
+        let Request { config, args, .. } = request;
         sys.open_pod_named(&args.netns)?;
         sys.parent_and_mtu(config.place, config.master.as_deref(), config.mtu)?;
-        let (result, link) = sys.check_interface(Expected {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            ipam: config.ipam.as_deref(),
-            prev_result: conf.prev_result(),
-            wording: WORDING,
-        })?;
-        expect_mode(&link, config.mode)?;
+        let (result, link) = sys.check_interface(request.expected(config.ipam.as_deref(), WORDING))?;
+        check_mode(&link, config.mode)?;
         sys.check_layer3(&args.attachment.ifname, &result)
     }
 
@@ -96,7 +84,7 @@ struct OtherMode {
 
 impl Coded for OtherMode {}
 
-fn expect_mode(link: &Link, wanted: MacVlanMode) -> Result<(), OtherMode> {
+fn check_mode(link: &Link, wanted: MacVlanMode) -> Result<(), OtherMode> {
     let LinkData::MacVlan { mode } = link.data else { return Ok(()) };
     let (found, wanted) = (config::mode_name(mode), config::mode_name(wanted));
     if found == wanted { Ok(()) } else { Err(OtherMode { found, wanted }) }

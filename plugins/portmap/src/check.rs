@@ -50,10 +50,12 @@ fn compare(layout: &iptables::Layout, engine: &mut Engine) -> Result<(), Drift> 
         return Err(Drift::NoChain(layout.chain.clone()));
     }
     let words = |rules: &[Rule]| list(rules.iter().map(|rule| list(rule.to_args())));
-    expect(layout, engine, (&layout.chain, &layout.own), words)?;
-    expect(layout, engine, (iptables::TOP, &layout.entries), |rules| list(rules.iter().map(conditions)))?;
+    check_rules(layout, engine, (&layout.chain, &layout.own), words)?;
+    check_rules(layout, engine, (iptables::TOP, &layout.entries), |rules| {
+        list(rules.iter().map(conditions))
+    })?;
     for placed in &layout.shared {
-        expect(layout, engine, (&placed.chain, std::slice::from_ref(&placed.rule)), words)?;
+        check_rules(layout, engine, (&placed.chain, std::slice::from_ref(&placed.rule)), words)?;
     }
     Ok(())
 }
@@ -66,7 +68,7 @@ fn conditions(rule: &Rule) -> String {
 }
 
 /// All of `rules` are in the chain; otherwise `text` says which should be.
-fn expect(
+fn check_rules(
     layout: &iptables::Layout,
     engine: &mut Engine,
     (chain, rules): (&str, &[Rule]),

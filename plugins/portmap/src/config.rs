@@ -17,7 +17,7 @@ use thiserror::Error;
 
 /// Where rules are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
+pub(crate) enum Backend {
     /// The `nat` tables of iptables.
     Iptables,
     /// The native tables `cni_hostport`.
@@ -27,7 +27,7 @@ pub enum Backend {
 impl Backend {
     /// The value of `backend`.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Iptables => "iptables",
             Self::Nftables => "nftables",
@@ -44,7 +44,7 @@ impl Backend {
 
 /// What marks packets that need masquerading (iptables backend only).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Marking {
+pub(crate) enum Marking {
     /// Chains of our own, with this single bit.
     Bit(u32),
     /// A chain that somebody else maintains (`externalSetMarkChain`).
@@ -53,29 +53,29 @@ pub enum Marking {
 
 /// One entry of `runtimeConfig.portMappings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     /// Port on the host.
-    pub host_port: u16,
+    pub(crate) host_port: u16,
     /// Port in the container.
-    pub container_port: u16,
+    pub(crate) container_port: u16,
     /// Protocol.
-    pub protocol: Protocol,
+    pub(crate) protocol: Protocol,
     /// `protocol` as written: entry rules are grouped by it.
-    pub protocol_text: String,
+    pub(crate) protocol_text: String,
     /// `hostIP`; one that is unspecified limits the mapping to its family and nothing else.
-    pub host_ip: Option<IpAddr>,
+    pub(crate) host_ip: Option<IpAddr>,
 }
 
 impl Mapping {
     /// Whether the mapping is for addresses of `family`.
     #[must_use]
-    pub fn applies_to(&self, family: Family) -> bool {
+    pub(crate) fn applies_to(&self, family: Family) -> bool {
         self.host_ip.is_none_or(|ip| Family::of(ip) == family)
     }
 
     /// The host address that packets must have been sent to.
     #[must_use]
-    pub fn destination(&self) -> Option<IpAddr> {
+    pub(crate) fn destination(&self) -> Option<IpAddr> {
         self.host_ip.filter(|ip| !ip.is_unspecified())
     }
 }
@@ -84,73 +84,53 @@ impl Mapping {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// `backend`; `None` leaves the choice to the host.
-    pub backend: Option<Backend>,
+    pub(crate) backend: Option<Backend>,
     /// Whether packets that could not find back otherwise are masqueraded.
-    pub snat: bool,
+    pub(crate) snat: bool,
     /// Whether all packets are masqueraded.
-    pub masq_all: bool,
+    pub(crate) masq_all: bool,
     /// How packets to be masqueraded are marked.
-    pub marking: Marking,
+    pub(crate) marking: Marking,
     /// Extra match words for IPv4.
-    pub conditions_v4: Vec<String>,
+    pub(crate) conditions_v4: Vec<String>,
     /// Extra match words for IPv6.
-    pub conditions_v6: Vec<String>,
+    pub(crate) conditions_v6: Vec<String>,
     /// The ports.
-    pub mappings: Vec<Mapping>,
+    pub(crate) mappings: Vec<Mapping>,
     /// What earlier plugins made; absent for DEL.
-    pub prev_result: Option<CniResult>,
+    pub(crate) prev_result: Option<CniResult>,
 }
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
-pub enum ConfigError {
-    /// A value of the wrong type.
+pub(crate) enum ConfigError {
     #[error("failed to parse network configuration: {0}")]
     Decode(#[from] DecodeError),
-    /// prevResult does not fit its version.
     #[error("could not parse prevResult: could not parse prevResult: {0}")]
     PrevResult(#[from] PrevResultError),
-    /// Two ways of marking at once.
     #[error("Cannot specify externalSetMarkChain and markMasqBit")]
     MarkTwice,
-    /// `markMasqBit` is no bit of a mark.
     #[error("MasqMarkBit must be between 0 and 31")]
     MarkBit,
-    /// `externalSetMarkChain` cannot be a chain's name.
     #[error("invalid externalSetMarkChain {}", quoted(.0))]
     MarkChain(String),
-    /// `backend` names nothing that is known.
     #[error("unrecognized backend {}", quoted(.0))]
     UnknownBackend(String),
-    /// Options that only the other backend has.
     #[error("{asked} backend was requested but configuration contains {}-specific options {}", .of.name(), list(.options))]
-    ForeignOptions {
-        /// The backend that is used.
-        asked: String,
-        /// The backend that the options belong to.
-        of: Backend,
-        /// The options.
-        options: Vec<&'static str>,
-    },
-    /// `containerPort` is no port.
+    ForeignOptions { asked: String, of: Backend, options: Vec<&'static str> },
     #[error("Invalid container port number: {0}")]
     ContainerPort(i64),
-    /// `hostPort` is no port.
     #[error("Invalid host port number: {0}")]
     HostPort(i64),
-    /// `protocol` is unknown to the backend, or has no ports.
     #[error("invalid protocol {} for port mapping: must be tcp, udp or sctp", quoted(.0))]
     Protocol(String),
-    /// `hostIP` is no address.
     #[error("invalid hostIP {} for port mapping", quoted(.0))]
     HostIp(String),
     /// Conditions that could leave their rule.
     #[error("invalid condition {}", quoted(.0))]
     Condition(String),
-    /// ADD without prevResult.
     #[error("must be called as chained plugin")]
     NotChained,
-    /// CHECK without prevResult.
     #[error("Required prevResult missing")]
     NoPrevResult,
 }
@@ -224,7 +204,7 @@ impl Config {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn parse(input: &Input<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn parse(input: &Input<'_>) -> Result<Self, ConfigError> {
         let shape: Shape = input.decode()?;
         let prev_result = match input.verb {
             Verb::Add | Verb::Check => input.conf.prev_result()?,
@@ -239,7 +219,7 @@ impl Config {
     ///
     /// # Errors
     /// [`ConfigError::ForeignOptions`], [`ConfigError::Protocol`].
-    pub fn fits(&self, backend: Backend) -> Result<(), ConfigError> {
+    pub(crate) fn fits(&self, backend: Backend) -> Result<(), ConfigError> {
         let chain = matches!(self.marking, Marking::Chain(_));
         refuse_foreign(chain, [&self.conditions_v4, &self.conditions_v6], backend.name())?;
         let refused = self.mappings.iter().find(|mapping| !has_ports(mapping.protocol, backend));
@@ -248,7 +228,7 @@ impl Config {
 
     /// The words for one family.
     #[must_use]
-    pub fn conditions(&self, family: Family) -> &[String] {
+    pub(crate) fn conditions(&self, family: Family) -> &[String] {
         match family {
             Family::Ipv4 => &self.conditions_v4,
             Family::Ipv6 => &self.conditions_v6,

@@ -22,7 +22,9 @@ use cnibox_spec::{CniResult, Code, Verb};
 use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
 
-pub use config::{Backend, Config, ConfigError, Mapping, Marking};
+use config::{Backend, ConfigError};
+
+pub use config::Config;
 use owner::Owner;
 use plan::Desired;
 

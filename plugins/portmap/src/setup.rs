@@ -82,7 +82,7 @@ fn install_iptables(
         if tx.sys().notes().is_empty() {
             tx.note(vec![IPTABLES_ONLY.to_owned()])?;
         }
-        tx.attempt(Undo::Rules(undo), |sys| {
+        tx.risky_step(Undo::Rules(undo), |sys| {
             sys.engine().and_then(|engine| engine.apply(&batch)).map_err(PortmapError::Iptables)
         })?;
         tx.shared(|sys| open_localnet(sys, desired))
@@ -154,7 +154,7 @@ fn install_nftables(
     batch.extend(desired.install());
     Txn::run(sys, |tx| {
         tx.note(nftables::notes(layouts))?;
-        tx.attempt(Undo::Rules(undo), |sys| {
+        tx.risky_step(Undo::Rules(undo), |sys| {
             sys.engine().and_then(|engine| engine.apply(&batch)).map_err(PortmapError::Nftables)
         })?;
         tx.shared(|sys| open_localnet(sys, desired))

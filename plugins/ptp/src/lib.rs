@@ -10,8 +10,8 @@ mod config;
 mod plan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{Attachment, CniResult, Verb};
-use cnibox_sys::{CheckWording, Expected, Failure, Ledger, Mark, Masquerade, Sys, Txn, ensure_printable};
+use cnibox_spec::{CniResult, Verb};
+use cnibox_sys::{CheckWording, Failure, Ledger, Mark, Masquerade, Sys, Txn, ensure_printable};
 
 pub use config::Config;
 
@@ -39,19 +39,11 @@ impl Plugin for Ptp {
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { conf, config, args } = request;
+        let Request { config, args, .. } = request;
         sys.open_pod_named(&args.netns)?;
-        let (result, _) = sys.check_interface(Expected {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            ipam: Some(config.ipam_name()),
-            prev_result: conf.prev_result(),
-            wording: WORDING,
-        })?;
+        let (result, _) = sys.check_interface(request.expected(Some(config.ipam_name()), WORDING))?;
         if let Some(choice) = config.masquerade {
-            let addresses: Vec<_> = result.ips.iter().map(|ip| ip.address).collect();
-            let masquerade = Masquerade::of(&args.attachment);
-            sys.expect_masquerade(&masquerade, choice, &addresses)?;
+            sys.check_masquerade(&args.attachment, choice, &result.ips)?;
         }
         sys.check_layer3(&args.attachment.ifname, &result)
     }
@@ -99,32 +91,17 @@ fn add(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<C
 }
 
 /// Everything is looked for under the names that ADD derives from network, container and interface, so neither
-/// prevResult nor an unchanged configuration is needed. Masquerade goes before the link: the kernel frees both after
-/// grace periods of the same kind, which then pass together.
+/// prevResult nor an unchanged configuration is needed.
 fn del(config: &Config, args: &DelArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let DelArgs { attachment, netns } = args;
     let mut failures = Vec::new();
     failures.extend(sys.ipam_forward(Verb::Del, config.ipam.as_deref()).err());
-    let in_use = sys.pod_addresses_if_present(netns.as_ref(), &attachment.ifname).unwrap_or_else(|failure| {
-        failures.push(failure);
-        None
-    });
-    let masquerade = Masquerade::of(attachment);
-    failures.extend(sys.masquerade_remove(&masquerade, in_use.as_deref().unwrap_or_default()).err());
-    let gone = match in_use {
-        Some(_) => sys.pod_link_del(netns.as_ref(), &attachment.ifname),
-        // The namespace's path can be gone while a process still holds the namespace, and the pair with it.
-        None => host_link(sys, attachment),
+    let host_end = |sys: &mut Sys<'_>| {
+        let links = sys.host()?.links()?;
+        sys.marked_links_del(&links, attachment)
     };
-    failures.extend(gone.err());
-    failures.extend(sys.announced_link_del().err());
+    failures.extend(sys.masqueraded_pair_del(attachment, netns.as_ref(), host_end));
     Failure::collect(failures)
-}
-
-/// Deletes the attachment's end on the host, found by its owner's mark.
-fn host_link(sys: &mut Sys<'_>, attachment: &Attachment) -> Result<(), Failure> {
-    let links = sys.host()?.links()?;
-    sys.marked_links_del(&links, attachment)
 }
 
 const WORDING: CheckWording = CheckWording {

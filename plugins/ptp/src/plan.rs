@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use cnibox_harness::AddArgs;
 use cnibox_netlink::RouteSpec;
 use cnibox_spec::{CniResult, IfName, Interface};
-use cnibox_sys::{Coded, InterfaceError, InterfacePlan, ListLink, Veth, VethPlan};
+use cnibox_sys::{Coded, Failure, InterfacePlan, ListLink, Veth, VethPlan};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
@@ -50,7 +50,7 @@ pub(crate) fn layer3(
     args: &AddArgs,
     ipam: CniResult,
     veth: &Veth,
-) -> Result<(CniResult, InterfacePlan), InterfaceError> {
+) -> Result<(CniResult, InterfacePlan), Failure> {
     let mut result = ipam;
     result.interfaces = vec![Interface::on_host(&veth.host), Interface::in_pod(&veth.pod, &args.netns)];
     result.ips.iter_mut().for_each(|ip| ip.interface = Some(POD_INDEX));

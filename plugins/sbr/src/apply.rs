@@ -125,7 +125,7 @@ fn fill(
     link: &Link,
     routes: &[Route],
 ) -> Result<(), Failure> {
-    tx.attempt(TableRoutes { table, link: link.index }, |sys| {
+    tx.risky_step(TableRoutes { table, link: link.index }, |sys| {
         let rtnl = sys.rtnl(Place::Pod)?;
         if let (Some(route), Some(gateway)) = (address.default_route(table, link.index), address.gateway) {
             rtnl.route_add_exclusive(&route).map_err(|error| ApplyError::Default(gateway, error))?;

@@ -24,36 +24,21 @@ pub struct Config {
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
-pub enum ConfigError {
-    /// A value of the wrong type.
+pub(crate) enum ConfigError {
     #[error("failed to parse network configuration: {0}")]
     Decode(#[from] DecodeError),
-    /// Not a routing table.
     #[error("invalid routing table {0}")]
     Table(i64),
-    /// Too many gateways.
     #[error("gateways list cannot contain more than 2 entries (one IPv4, one IPv6)")]
     TooManyGateways,
-    /// Not an address.
     #[error("invalid static gateway IP address: {0}")]
     Gateway(String),
-    /// Two gateways of a family.
     #[error("gateways list contains multiple {family} addresses: {first} and {second}")]
-    SameFamily {
-        /// `IPv4` or `IPv6`.
-        family: &'static str,
-        /// The first one.
-        first: IpAddr,
-        /// The second one.
-        second: IpAddr,
-    },
-    /// There is no plugin before this one.
+    SameFamily { family: &'static str, first: IpAddr, second: IpAddr },
     #[error("This plugin must be called as chained plugin")]
     NotChained,
-    /// The plugin before has not given any address.
     #[error("No IP addresses supplied on interface: {0}")]
     NoAddresses(String),
-    /// The result of the plugin before cannot be read.
     #[error("could not parse prevResult: {0}")]
     PrevResult(#[from] PrevResultError),
 }

@@ -19,7 +19,9 @@ use cnibox_spec::CniResult;
 use cnibox_sys::{Coded, Failure, Place, Sys};
 use thiserror::Error;
 
-pub use config::{Config, ConfigError};
+use config::ConfigError;
+
+pub use config::Config;
 
 /// The plugin.
 pub struct Sbr;

@@ -39,29 +39,21 @@ pub(crate) struct Wanted {
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
-pub enum ConfigError {
-    /// A value of the wrong type.
+pub(crate) enum ConfigError {
     #[error("{0}")]
     Decode(#[from] DecodeError),
-    /// There is no `ipam` object.
     #[error("IPAM config missing 'ipam' key")]
     NoIpam,
-    /// `CNI_ARGS` is malformed.
     #[error("{0}")]
     Args(#[from] ArgsError),
-    /// An address in `CNI_ARGS` without prefix length.
     #[error("the 'ip' field is expected to be in CIDR notation, got: '{0}'")]
     ArgsAddress(String),
-    /// A gateway in `CNI_ARGS` that is no address.
     #[error("invalid gateway address: {0}")]
     Gateway(String),
-    /// An address of `args.cni.ips` or `runtimeConfig.ips` without prefix length.
     #[error("an entry in the 'ips' field is NOT in CIDR notation, got: '{0}'")]
     RuntimeAddress(String),
-    /// A configured address without prefix length.
     #[error("the 'address' field is expected to be in CIDR notation, got: '{0}'")]
     Address(String),
-    /// More addresses than the configuration's version has room for.
     #[error("CNI version {0} does not support more than 1 address per family")]
     TooMany(String),
 }

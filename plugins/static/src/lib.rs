@@ -11,7 +11,7 @@ use cnibox_spec::{CniResult, Code, DecodeError, IpConfig, PrevResultError, Verb}
 use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
 
-pub use config::{Config, ConfigError};
+pub use config::Config;
 
 /// The plugin.
 pub struct Static;

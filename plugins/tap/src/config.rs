@@ -3,7 +3,7 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
-use cnibox_spec::{ArgsError, Code, DecodeError, Dns, Verb};
+use cnibox_spec::{Code, DecodeError, Dns, Verb};
 use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape};
 use serde::Deserialize;
 use thiserror::Error;
@@ -38,10 +38,6 @@ pub struct Config {
 enum ConfigError {
     #[error("failed to load netconf: {0}")]
     Decode(#[from] DecodeError),
-    #[error("{0}")]
-    Args(#[from] ArgsError),
-    #[error("invalid args {0} for MAC addr: address {0}: invalid MAC address")]
-    Mac(String),
     #[error("invalid MTU {0}")]
     Mtu(i64),
 }
@@ -50,8 +46,7 @@ impl Coded for ConfigError {
     fn code(&self) -> Code {
         match self {
             Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::Args(_) => Code::INVALID_ENVIRONMENT,
-            Self::Mac(_) | Self::Mtu(_) => Code::INVALID_CONFIG,
+            Self::Mtu(_) => Code::INVALID_CONFIG,
         }
     }
 }
@@ -90,7 +85,7 @@ impl Config {
         let given = |text: String| Some(text).filter(|text| !text.is_empty());
         Ok(Self {
             mac: match input.verb {
-                Verb::Add => requested_mac(input, &shape)?,
+                Verb::Add => input.requested_mac(&shape.runtime.mac, &shape.mac)?,
                 Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
             },
             multi_queue: shape.multi_queue,
@@ -107,9 +102,4 @@ impl Config {
             ipam: shape.ipam.into_plugin(),
         })
     }
-}
-
-fn requested_mac(input: &Input<'_>, shape: &Shape) -> Result<Option<Mac>, ConfigError> {
-    let text = input.requested_mac(&shape.runtime.mac, &shape.mac)?;
-    text.map(|text| text.parse().map_err(|_| ConfigError::Mac(text))).transpose()
 }

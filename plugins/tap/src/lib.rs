@@ -9,7 +9,7 @@ mod create;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::{CniResult, Verb};
-use cnibox_sys::{Announce, CheckWording, Expected, Failure, PodPlan, Sys, Txn};
+use cnibox_sys::{Announce, CheckWording, Failure, Sys, Txn};
 
 pub use config::Config;
 
@@ -28,13 +28,7 @@ impl Plugin for Tap {
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
         let Request { conf, config, args } = request;
         sys.open_pod_named(&args.netns)?;
-        let plan = PodPlan {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            dns: config.dns.as_ref(),
-            announce: Some(Announce::Arp),
-            version: conf.version,
-        };
+        let plan = request.pod_plan(config.dns.as_ref(), Some(Announce::Arp));
         Txn::run(sys, |tx| {
             let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, |sys| {
                 create::device(sys, conf, config, &args.attachment.ifname)
@@ -52,15 +46,10 @@ impl Plugin for Tap {
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { conf, config, args } = request;
+        let Request { config, args, .. } = request;
         sys.open_pod_named(&args.netns)?;
-        let (result, _) = sys.check_interface(Expected {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            ipam: config.ipam.as_deref(),
-            prev_result: conf.prev_result(),
-            wording: CheckWording::of_kind("tun", "tap"),
-        })?;
+        let (result, _) = sys
+            .check_interface(request.expected(config.ipam.as_deref(), CheckWording::of_kind("tun", "tap")))?;
         sys.check_layer3(&args.attachment.ifname, &result)
     }
 

@@ -72,7 +72,7 @@ fn tune(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<
         tx.step(Undo::File(file.path().to_owned()), save)?;
     }
     let index = link.index;
-    tx.attempt(Undo::Settings { place: Place::Pod, link: Box::new(link) }, |sys| {
+    tx.risky_step(Undo::Settings { place: Place::Pod, link: Box::new(link) }, |sys| {
         Ok::<_, Failure>(sys.rtnl(Place::Pod)?.link_set(config.link.change(index))?)
     })
 }

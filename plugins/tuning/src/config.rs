@@ -52,32 +52,23 @@ impl LinkPlan {
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
-pub enum ConfigError {
-    /// A value of the wrong type.
+pub(crate) enum ConfigError {
     #[error("failed to load netconf: {0}")]
     Decode(#[from] DecodeError),
-    /// Sysctls of the wrong type.
     #[error("{0}")]
     DecodeSysctls(#[source] DecodeError),
-    /// A sysctl is there twice.
     #[error("duplicated sysctl keys are not allowed")]
     Duplicate,
-    /// `CNI_ARGS` is malformed.
     #[error("{0}")]
     Args(#[from] ArgsError),
-    /// Not a hardware address.
     #[error("invalid args {0} for MAC addr: address {0}: invalid MAC address")]
     Mac(String),
-    /// Not an MTU.
     #[error("invalid MTU {0}")]
     Mtu(i64),
-    /// Not a queue length.
     #[error("invalid transmit queue length {0}")]
     QueueLength(i64),
-    /// There is no plugin before this one.
     #[error("Required prevResult missing")]
     NoPrevResult,
-    /// The result of the plugin before cannot be read.
     #[error("could not parse prevResult: {0}")]
     PrevResult(#[from] PrevResultError),
 }

@@ -17,7 +17,9 @@ use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request
 use cnibox_spec::CniResult;
 use cnibox_sys::{Failure, Sys};
 
-pub use config::{Config, ConfigError};
+use config::ConfigError;
+
+pub use config::Config;
 
 /// The plugin.
 pub struct Tuning;

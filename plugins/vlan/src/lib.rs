@@ -8,7 +8,7 @@ mod config;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{Link, LinkData, ParentSpec};
 use cnibox_spec::{CniResult, Code, Verb};
-use cnibox_sys::{CheckWording, Coded, Expected, Failure, Place, PodLinkError, PodPlan, Sys, Txn};
+use cnibox_sys::{CheckWording, Coded, Failure, NO_ADDRESSES, Place, Sys, Txn};
 use thiserror::Error;
 
 pub use config::Config;
@@ -37,13 +37,7 @@ impl Plugin for Vlan {
             mtu,
             netns: None,
         };
-        let plan = PodPlan {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            dns: config.dns.as_ref(),
-            announce: None,
-            version: conf.version,
-        };
+        let plan = request.pod_plan(config.dns.as_ref(), None);
         Txn::run(sys, |tx| {
             let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_vlan(&spec, config.id));
             let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
@@ -58,17 +52,11 @@ impl Plugin for Vlan {
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { conf, config, args } = request;
+        let Request { config, args, .. } = request;
         sys.open_pod_named(&args.netns)?;
-        let (result, link) = sys.check_interface(Expected {
-            netns: &args.netns,
-            ifname: &args.attachment.ifname,
-            ipam: Some(config.ipam_name()),
-            prev_result: conf.prev_result(),
-            wording: WORDING,
-        })?;
+        let (result, link) = sys.check_interface(request.expected(Some(config.ipam_name()), WORDING))?;
         sys.parent(config.place, Some(&config.master))?;
-        expect_settings(&link, config)?;
+        check_settings(&link, config)?;
         sys.check_layer3(&args.attachment.ifname, &result)
     }
 
@@ -86,7 +74,7 @@ impl Plugin for Vlan {
 /// This plugin alone puts words in front of what its IPAM plugin says, and so loses the code.
 /// An answer without addresses is no failure of the delegate.
 fn delegate_failed(failure: Failure) -> Failure {
-    if failure.to_string() == PodLinkError::NoAddresses.to_string() {
+    if failure.to_string() == NO_ADDRESSES {
         return failure;
     }
     Failure::new(Code::INTERNAL, format!("failed to execute IPAM delegate: {failure}"))
@@ -103,7 +91,7 @@ enum Drift {
 
 impl Coded for Drift {}
 
-fn expect_settings(link: &Link, config: &Config) -> Result<(), Drift> {
+fn check_settings(link: &Link, config: &Config) -> Result<(), Drift> {
     let ifname = || link.name.clone();
     if let LinkData::Vlan { id } = link.data
         && id != config.id

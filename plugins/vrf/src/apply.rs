@@ -10,7 +10,7 @@ use ipnetwork::IpNetwork;
 use thiserror::Error as ThisError;
 
 use crate::config::Config;
-use crate::{expect_table, find};
+use crate::{check_table, find};
 
 /// What the kernel refused.
 #[derive(Debug, ThisError)]
@@ -62,7 +62,7 @@ fn vrf(tx: &mut Txn<'_, '_>, config: &Config) -> Result<(Link, u32), Failure> {
     let name = config.name.as_str();
     let rtnl = tx.sys().rtnl(Place::Pod)?;
     if let Some((link, table)) = find(rtnl, name)? {
-        expect_table(config, table)?;
+        check_table(config, table)?;
         return Ok((link, table));
     }
     let table = match config.table {

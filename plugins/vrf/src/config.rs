@@ -20,17 +20,13 @@ pub struct Config {
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
-pub enum ConfigError {
-    /// A value of the wrong type.
+pub(crate) enum ConfigError {
     #[error("failed to load netconf: {0}")]
     Decode(#[from] DecodeError),
-    /// The VRF has no name.
     #[error("configuration is expected to have a valid vrf name")]
     NoName,
-    /// There is no plugin before this one.
     #[error("missing prevResult from earlier plugin")]
     NoPrevResult,
-    /// The result of the plugin before cannot be read.
     #[error("could not parse prevResult: could not parse prevResult: {0}")]
     PrevResult(#[from] PrevResultError),
 }

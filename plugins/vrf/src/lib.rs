@@ -11,7 +11,9 @@ use cnibox_spec::{CniResult, CniVersion};
 use cnibox_sys::{Coded, Failure, Place, Pod, Sys};
 use thiserror::Error as ThisError;
 
-pub use config::{Config, ConfigError};
+use config::ConfigError;
+
+pub use config::Config;
 
 /// The plugin.
 pub struct Vrf;
@@ -75,7 +77,7 @@ impl Plugin for Vrf {
         config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
         let rtnl = &mut sys.open_pod(&args.netns)?.rtnl;
         let (vrf, table) = find(rtnl, &config.name)?.ok_or(VrfError::Lookup(Error::LinkNotFound))?;
-        expect_table(config, table)?;
+        check_table(config, table)?;
         let ifname = args.attachment.ifname.as_str();
         let link = rtnl.link_by_name_if_present(ifname)?;
         if link.is_some_and(|link| link.master == Some(vrf.index)) {
@@ -104,7 +106,7 @@ fn find(rtnl: &mut Rtnl, name: &str) -> Result<Option<(Link, u32)>, VrfError> {
 }
 
 /// The VRF has the configured table, if there is one.
-fn expect_table(config: &Config, table: u32) -> Result<(), VrfError> {
+fn check_table(config: &Config, table: u32) -> Result<(), VrfError> {
     if config.table.is_none_or(|wanted| wanted == table) {
         return Ok(());
     }

@@ -175,16 +175,6 @@ impl Rtnl {
         self.link_set(LinkChange::new(index).alias(alias))
     }
 
-    /// `ip link delete`, by index.
-    ///
-    /// # Errors
-    /// [`Error::LinkNotFound`], or what the kernel says.
-    pub fn link_del(&mut self, index: u32) -> Result<(), Error> {
-        let mut message = LinkMessage::default();
-        message.header.index = index;
-        self.change(RouteNetlinkMessage::DelLink(message), 0).map_err(Error::for_link)
-    }
-
     /// `ip link delete NAME` in one request; false if there is no such link.
     ///
     /// # Errors

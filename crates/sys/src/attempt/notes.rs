@@ -25,7 +25,7 @@ impl Txn<'_, '_> {
     /// None but a test's.
     pub fn note(&mut self, notes: Vec<String>) -> Result<(), Failure> {
         let before = self.sys().notes_before();
-        self.attempt(Notes(before), |sys| {
+        self.risky_step(Notes(before), |sys| {
             sys.notes_set(Some(notes));
             Ok::<_, Failure>(())
         })

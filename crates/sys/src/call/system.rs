@@ -145,7 +145,7 @@ impl<'h> Sys<'h> {
     ///
     /// # Errors
     /// When the kernel refuses; [`PodNotOpen`] before [`Sys::open_pod`].
-    pub fn pod_addresses(&mut self, on: impl Fn(&str) -> bool) -> Result<Vec<IpAddr>, Failure> {
+    pub(crate) fn pod_addresses(&mut self, on: impl Fn(&str) -> bool) -> Result<Vec<IpAddr>, Failure> {
         let rtnl = self.rtnl(Place::Pod)?;
         let mut addresses = Vec::new();
         for link in rtnl.links()?.into_iter().filter(|link| on(&link.name)) {

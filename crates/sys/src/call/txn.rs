@@ -116,12 +116,11 @@ impl<'s, 'h> Txn<'s, 'h> {
         Ok(value)
     }
 
-    /// Journals `undo` first, then does something that must be taken back even when it fails: the
-    /// specification wants DEL after a failed delegated ADD.
+    /// Journals `undo` first, then does something that may have changed something even when it fails.
     ///
     /// # Errors
     /// What `work` fails with.
-    pub fn attempt<T, E: Into<Failure>>(
+    pub fn risky_step<T, E: Into<Failure>>(
         &mut self,
         undo: impl UndoStep + 'static,
         work: impl FnOnce(&mut Sys<'h>) -> Result<T, E>,

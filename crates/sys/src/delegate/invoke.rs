@@ -95,7 +95,7 @@ impl Sys<'_> {
     ///
     /// # Errors
     /// [`DelegateError`].
-    pub fn delegate_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, DelegateError> {
+    fn delegate_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, DelegateError> {
         let stdout = self.delegate(Verb::Add, plugin)?;
         let mut json = Json::parse(&stdout)?;
         if json == Json::Null {

@@ -10,7 +10,8 @@ use cnibox_spec::{
 use thiserror::Error as ThisError;
 
 use crate::call::{Coded, Failure, Place, Pod, Sys, Txn, Undo, UndoStep};
-use crate::interface::{InterfaceError, InterfacePlan};
+use crate::interface::InterfacePlan;
+use crate::interface::configure::InterfaceError;
 
 /// What an attachment of a single interface reports and how its interface is configured.
 #[derive(Clone, Copy, Debug)]
@@ -38,37 +39,15 @@ pub enum Announce {
 
 /// Why there is no interface.
 #[derive(Debug, ThisError)]
-pub enum PodLinkError {
-    /// The kernel refused.
+enum PodLinkError {
     #[error("failed to create {kind}: {source}")]
-    Create {
-        /// The kind of link, for example `macvlan`.
-        kind: &'static str,
-        /// The kernel's answer.
-        source: Error,
-    },
+    Create { kind: &'static str, source: Error },
     /// The name is taken. The reference finds that out when it renames.
     #[error("failed to rename {kind} to {ifname:?}: {source}")]
-    NameTaken {
-        /// The kind of link.
-        kind: &'static str,
-        /// The name.
-        ifname: String,
-        /// The kernel's answer.
-        source: Error,
-    },
-    /// It is not there although it has just been made.
+    NameTaken { kind: &'static str, ifname: String, source: Error },
     #[error("failed to refetch {kind} {ifname:?}: {source}")]
-    Refetch {
-        /// The kind of link.
-        kind: &'static str,
-        /// Its name.
-        ifname: String,
-        /// The kernel's answer.
-        source: Error,
-    },
-    /// The IPAM plugin succeeded without an address.
-    #[error("IPAM plugin returned missing IP config")]
+    Refetch { kind: &'static str, ifname: String, source: Error },
+    #[error("{NO_ADDRESSES}")]
     NoAddresses,
 }
 
@@ -100,7 +79,7 @@ impl<'h> Txn<'_, 'h> {
     /// Creates the container's interface. `kind` is what messages call it.
     ///
     /// # Errors
-    /// [`PodLinkError`], or what `create` fails with before it asks the kernel.
+    /// What the kernel says, or what `create` fails with before it asks the kernel.
     pub fn pod_link_add(
         &mut self,
         kind: &'static str,
@@ -132,7 +111,7 @@ impl<'h> Txn<'_, 'h> {
     /// ADD to the IPAM plugin; an answer without addresses is a failure.
     ///
     /// # Errors
-    /// The plugin's own; [`PodLinkError::NoAddresses`].
+    /// The plugin's own; [`NO_ADDRESSES`].
     pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
         let undo = Released(plugin.to_owned());
         let result = self.step(undo, |sys| sys.ipam_add(plugin, version))?;
@@ -143,7 +122,7 @@ impl<'h> Txn<'_, 'h> {
     /// as the only interface.
     ///
     /// # Errors
-    /// [`InterfaceError`]; a result that the plan's version cannot express.
+    /// What the kernel says; a result that the plan's version cannot express.
     pub fn pod_configure(
         &mut self,
         link: &Link,
@@ -230,6 +209,9 @@ pub fn ensure_printable(version: CniVersion, result: &CniResult) -> Result<(), F
     let printed = print_result(version, result);
     printed.map(drop).map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
 }
+
+/// The IPAM plugin succeeded without an address.
+pub const NO_ADDRESSES: &str = "IPAM plugin returned missing IP config";
 
 /// Kinds that the reference, too, creates under their final name.
 const CREATED_IN_PLACE: &[&str] = &["dummy"];

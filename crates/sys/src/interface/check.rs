@@ -60,7 +60,7 @@ pub struct Expected<'a> {
 
 /// What is not as ADD left it.
 #[derive(Debug, Error)]
-enum Unexpected {
+enum Drift {
     #[error("{0}")]
     NoPrevResult(String),
     #[error("could not parse prevResult: {0}")]
@@ -75,7 +75,7 @@ enum Unexpected {
     Mac { said: String, name: String, wanted: String, found: String },
 }
 
-impl Coded for Unexpected {
+impl Coded for Drift {
     fn code(&self) -> Code {
         match self {
             Self::NoPrevResult(_) | Self::PrevResult(_) => Code::INVALID_CONFIG,
@@ -98,18 +98,18 @@ impl Sys<'_> {
         let name = || listed.name.clone();
         let Some(link) = self.rtnl(Place::Pod)?.link_by_name_if_present(&listed.name)? else {
             let said = wording.say(wording.before_interface, "Container Interface name");
-            return Err(Unexpected::NotFound { said, name: name() }.into());
+            return Err(Drift::NotFound { said, name: name() }.into());
         };
         if let Some((kernel, kind)) = wording.kind
             && !link.is_kind(kernel)
         {
             let said = wording.say("", "Error: Container");
-            return Err(Unexpected::Kind { said, name: name(), kind }.into());
+            return Err(Drift::Kind { said, name: name(), kind }.into());
         }
         if !listed.mac.is_empty() && listed.mac != link.mac_text() {
             let said = wording.say(wording.before_interface, "Interface");
             let (wanted, found) = (listed.mac.clone(), link.mac_text());
-            return Err(Unexpected::Mac { said, name: name(), wanted, found }.into());
+            return Err(Drift::Mac { said, name: name(), wanted, found }.into());
         }
         Ok((result, link))
     }
@@ -122,12 +122,12 @@ impl Sys<'_> {
         let Expected { netns, ifname, wording, .. } = expected;
         self.ipam_forward(Verb::Check, expected.ipam)?;
         let required =
-            || Unexpected::NoPrevResult(wording.say(wording.before_required, "Required prevResult missing"));
-        let result = expected.prev_result.clone().map_err(Unexpected::PrevResult)?.ok_or_else(required)?;
+            || Drift::NoPrevResult(wording.say(wording.before_required, "Required prevResult missing"));
+        let result = expected.prev_result.clone().map_err(Drift::PrevResult)?.ok_or_else(required)?;
         let mut named = result.interfaces.iter().rev().filter(|interface| interface.name == ifname.as_str());
         let Some(listed) = named.find(|interface| interface.sandbox == netns.as_str()).cloned() else {
             let (found, wanted) = (String::new(), netns.as_str().to_owned());
-            return Err(Unexpected::Sandbox { said: wording.say("", "Sandbox"), found, wanted }.into());
+            return Err(Drift::Sandbox { said: wording.say("", "Sandbox"), found, wanted }.into());
         };
         Ok((own_addresses(result, ifname.as_str(), netns.as_str()), listed))
     }
@@ -135,10 +135,10 @@ impl Sys<'_> {
     /// The interface has its addresses, and the container its routes.
     ///
     /// # Errors
-    /// The first [`crate::Drift`].
+    /// The first one that is gone.
     pub fn check_layer3(&mut self, ifname: &IfName, result: &CniResult) -> Result<(), Failure> {
-        self.expect_addresses(ifname.as_str(), &result.ips)?;
-        self.expect_routes(&result.routes)
+        self.check_addresses(ifname.as_str(), &result.ips)?;
+        self.check_routes(&result.routes)
     }
 }
 

@@ -28,87 +28,32 @@ pub struct InterfacePlan {
 
 /// Why an interface could not be configured.
 #[derive(Debug, ThisError)]
-pub enum InterfaceError {
-    /// The result lists no interface.
+pub(super) enum InterfaceError {
     #[error("no interfaces to configure")]
     NoInterfaces,
-    /// An address counts to an interface that is not this one.
     #[error("failed to add IP addr {address} to {ifname:?}: invalid interface index")]
-    Index {
-        /// The address.
-        address: IpNetwork,
-        /// The interface.
-        ifname: String,
-    },
+    Index { address: IpNetwork, ifname: String },
     /// IPv6 is switched off and could not be switched on.
     #[error("failed to enable IPv6 for interface {interface:?} ({name}={value}): {source}")]
-    EnableIpv6 {
-        /// The interface.
-        interface: String,
-        /// The sysctl.
-        name: String,
-        /// What it was.
-        value: String,
-        /// The system's answer.
-        source: sysctl::Error,
-    },
+    EnableIpv6 { interface: String, name: String, value: String, source: sysctl::Error },
     /// Addresses would be lost when the interface goes down.
     #[error("failed to enable keep_addr_on_down for interface {interface:?}: {source}")]
-    KeepAddresses {
-        /// The interface.
-        interface: String,
-        /// The system's answer.
-        source: sysctl::Error,
-    },
-    /// The kernel refused an address.
+    KeepAddresses { interface: String, source: sysctl::Error },
     #[error("failed to add IP addr {address} to {ifname:?}: {source}")]
-    Address {
-        /// The address.
-        address: IpNetwork,
-        /// The interface.
-        ifname: String,
-        /// The kernel's answer.
-        source: Error,
-    },
-    /// The interface did not go up.
+    Address { address: IpNetwork, ifname: String, source: Error },
     #[error("failed to set {ifname:?} UP: {source}")]
-    Up {
-        /// The interface.
-        ifname: String,
-        /// The kernel's answer.
-        source: Error,
-    },
-    /// Another host has the address.
+    Up { ifname: String, source: Error },
     #[error(
         "failed to settle addresses for {ifname:?}: link {ifname} has address {address} in DADFAILED state"
     )]
-    Duplicate {
-        /// The interface.
-        ifname: String,
-        /// The address.
-        address: IpAddr,
-    },
-    /// Duplicate address detection took too long.
+    Duplicate { ifname: String, address: IpAddr },
     #[error(
         "failed to settle addresses for {ifname:?}: link {ifname} still has tentative addresses after {seconds} seconds"
     )]
-    Tentative {
-        /// The interface.
-        ifname: String,
-        /// The deadline.
-        seconds: u64,
-    },
-    /// The kernel refused a route.
+    Tentative { ifname: String, seconds: u64 },
     #[error("failed to add route '{} via {} dev {ifname} metric {} (Scope: {}, Table: {})': {source}",
         go_network(.route.dst), go_gateway(.route.gw), .route.priority, go_scope(.route.scope), .route.table.unwrap_or(0))]
-    Route {
-        /// The route.
-        route: Box<Route>,
-        /// The interface.
-        ifname: String,
-        /// The kernel's answer.
-        source: Error,
-    },
+    Route { route: Box<Route>, ifname: String, source: Error },
 }
 
 impl Coded for InterfaceError {}
@@ -117,10 +62,10 @@ impl InterfacePlan {
     /// What `result` asks of the interface `ifname`. Addresses without index are another plugin's.
     ///
     /// # Errors
-    /// [`InterfaceError::NoInterfaces`], [`InterfaceError::Index`].
-    pub fn new(ifname: &IfName, result: &CniResult) -> Result<Self, InterfaceError> {
+    /// The result has no interface, or an address is another one's.
+    pub fn new(ifname: &IfName, result: &CniResult) -> Result<Self, Failure> {
         if result.interfaces.is_empty() {
-            return Err(InterfaceError::NoInterfaces);
+            return Err(InterfaceError::NoInterfaces.into());
         }
         let addresses: Vec<_> = result.ips.iter().filter(|ip| ip.interface.is_some()).cloned().collect();
         let ours = |index: i64| {
@@ -128,7 +73,7 @@ impl InterfacePlan {
             interface.is_some_and(|interface| interface.name == ifname.as_str())
         };
         if let Some(foreign) = addresses.iter().find(|ip| !ip.interface.is_some_and(ours)) {
-            return Err(InterfaceError::Index { address: foreign.address, ifname: ifname.to_string() });
+            return Err(InterfaceError::Index { address: foreign.address, ifname: ifname.to_string() }.into());
         }
         let gateway = |v4: bool| addresses.iter().filter_map(|ip| ip.gateway).find(|gw| gw.is_ipv4() == v4);
         let with_gateway =
@@ -143,7 +88,7 @@ impl Sys<'_> {
     /// Configures the container's interface, which has this `index`: addresses, up, routes.
     ///
     /// # Errors
-    /// [`InterfaceError`].
+    /// What the kernel says.
     pub fn interface_configure(&mut self, index: u32, plan: &InterfacePlan) -> Result<(), Failure> {
         let ifname = plan.ifname.as_str();
         if plan.addresses.iter().any(|ip| ip.address.is_ipv6()) {

@@ -9,6 +9,7 @@ use cnibox_spec::{Attachment, IfName, LiveAttachment, NetnsPath, NetworkName, Ve
 
 use crate::call::{Failure, Place, Sys};
 use crate::ledger::Mark;
+use crate::node::Masquerade;
 
 impl Sys<'_> {
     /// DEL of an attachment that is one interface in the container. The IPAM plugin is first, as in the reference:
@@ -61,7 +62,7 @@ impl Sys<'_> {
     ///
     /// # Errors
     /// When the namespace cannot be opened although it is there, or the kernel refuses.
-    pub fn pod_addresses_if_present(
+    fn pod_addresses_if_present(
         &mut self,
         netns: Option<&NetnsPath>,
         ifname: &IfName,
@@ -76,6 +77,32 @@ impl Sys<'_> {
             others.retain(|address| !own.contains(address));
         }
         Ok(Some(others))
+    }
+
+    /// Takes down a pair whose addresses may be masqueraded. The rules go before the link: the kernel frees both after grace
+    /// periods of the same kind, which then pass together. `host_end` deletes what is on the host where the container's
+    /// namespace is not to be found: its path can be gone while a process still holds it, and the pair with it. Answers with
+    /// what could not be removed; everything else was.
+    pub fn masqueraded_pair_del(
+        &mut self,
+        attachment: &Attachment,
+        netns: Option<&NetnsPath>,
+        host_end: impl FnOnce(&mut Self) -> Result<(), Failure>,
+    ) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        let in_use = self.pod_addresses_if_present(netns, &attachment.ifname).unwrap_or_else(|failure| {
+            failures.push(failure);
+            None
+        });
+        let masquerade = Masquerade::of(attachment);
+        failures.extend(self.masquerade_remove(&masquerade, in_use.as_deref().unwrap_or_default()).err());
+        let gone = match in_use {
+            Some(_) => self.pod_link_del(netns, &attachment.ifname),
+            None => host_end(self),
+        };
+        failures.extend(gone.err());
+        failures.extend(self.announced_link_del().err());
+        failures
     }
 
     /// Deletes the container's interface, which may be gone. One of another attachment that was given the same namespace
@@ -104,7 +131,11 @@ impl Sys<'_> {
     ///
     /// # Errors
     /// What the kernel refuses; the others are deleted.
-    pub fn host_links_del(&mut self, links: &[Link], doomed: impl Fn(&Link) -> bool) -> Result<(), Failure> {
+    pub(crate) fn host_links_del(
+        &mut self,
+        links: &[Link],
+        doomed: impl Fn(&Link) -> bool,
+    ) -> Result<(), Failure> {
         let rtnl = self.host()?;
         let doomed = links.iter().filter(|link| doomed(link));
         let failed = |link: &Link| rtnl.link_del_by_name_if_present(&link.name).err().map(Failure::from);

@@ -13,32 +13,16 @@ use crate::call::{Coded, Failure, Place, Sys};
 
 /// Why a link cannot be the parent.
 #[derive(Debug, Error)]
-pub enum ParentError {
-    /// No `master` is configured and there is no default route.
+enum ParentError {
     #[error("no default route interface found")]
     NoDefaultRoute,
-    /// There is no such link.
     #[error("failed to lookup master {name:?}: {source}")]
-    Lookup {
-        /// `master`.
-        name: String,
-        /// The kernel's answer.
-        source: cnibox_netlink::Error,
-    },
-    /// There is no such link, in the reference's words for plugins that also want its MTU.
+    Lookup { name: String, source: cnibox_netlink::Error },
+    /// In the reference's words for plugins that also want the MTU.
     #[error("{source}")]
-    LookupMtu {
-        /// The kernel's answer.
-        source: cnibox_netlink::Error,
-    },
-    /// The wanted MTU does not fit the parent's.
+    LookupMtu { source: cnibox_netlink::Error },
     #[error("invalid MTU {mtu}, must be [0, master MTU({parent})]")]
-    Mtu {
-        /// `mtu`.
-        mtu: i64,
-        /// The parent's, in bytes.
-        parent: u32,
-    },
+    Mtu { mtu: i64, parent: u32 },
 }
 
 impl Coded for ParentError {
@@ -54,7 +38,7 @@ impl Sys<'_> {
     /// The link called `master`, or the one that the first default route leads to, IPv4 before IPv6.
     ///
     /// # Errors
-    /// [`ParentError`].
+    /// When there is none.
     pub fn parent(&mut self, place: Place, master: Option<&str>) -> Result<Link, Failure> {
         let rtnl = self.rtnl(place)?;
         if let Some(name) = master {
@@ -75,7 +59,7 @@ impl Sys<'_> {
     /// [`Sys::parent`] with the MTU that a link on it gets: the configured one, or `None` for the parent's.
     ///
     /// # Errors
-    /// [`ParentError`].
+    /// When there is none, or the MTU does not fit it.
     pub fn parent_and_mtu(
         &mut self,
         place: Place,

@@ -34,30 +34,16 @@ pub struct Veth {
 
 /// Why there is no pair.
 #[derive(Debug, ThisError)]
-pub enum VethError {
-    /// The container has an interface of this name.
+enum VethError {
     #[error("container veth name ({ifname:?}) peer provided ({peer:?}) already exists", ifname = .ifname.as_str())]
-    Exists {
-        /// The container end.
-        ifname: IfName,
-        /// The name that was tried for the host end.
-        peer: String,
-    },
-    /// The kernel refused.
+    Exists { ifname: IfName, peer: String },
     #[error("failed to make veth pair: {0}")]
     Make(#[source] Error),
     /// The kernel would take the container end's name for a pattern (`eth%d`) and make another, which nobody would find.
     #[error("failed to make veth pair: Link not found")]
     Pattern,
-    /// An end is not there although it has just been made.
     #[error("failed to lookup {name:?}: {source}")]
-    Lookup {
-        /// The end.
-        name: String,
-        /// The kernel's answer.
-        source: Error,
-    },
-    /// Ten random names were all taken.
+    Lookup { name: String, source: Error },
     #[error("failed to find a unique veth name")]
     NoUniqueName,
 }
@@ -71,7 +57,7 @@ impl Sys<'_> {
     /// link that only its name gives away.
     ///
     /// # Errors
-    /// [`VethError`]. There is no pair then, unless the kernel does not even let it be deleted.
+    /// When there is an interface of that name, or the kernel refuses. There is no pair then, unless the kernel does not even let it be deleted.
     pub fn veth_add(&mut self, plan: &VethPlan) -> Result<Veth, Failure> {
         if plan.ifname.as_str().contains("%d") {
             return Err(VethError::Pattern.into());

@@ -5,6 +5,7 @@
 //! it was started: it would start `modprobe` for each question.
 
 use cnibox_netfilter::{Engine, Hint, Inventory};
+use cnibox_netns::sysctl;
 
 use super::private_dir::PrivateDir;
 use super::turn::Turn;
@@ -13,19 +14,15 @@ use super::turn::Turn;
 pub(crate) fn missed() -> Option<String> {
     let note = PrivateDir::of_host("").read(KERNEL, 256).ok().flatten()?;
     let (boot, module) = note.trim_end().split_once(' ')?;
-    (boot == boot_id()?).then(|| module.to_owned())
+    (boot == sysctl::read(sysctl::BOOT_ID).ok()?).then(|| module.to_owned())
 }
 
 /// Notes what this call missed.
 pub(crate) fn note_missed(engine: &Engine) {
-    if let (Some(module), Some(boot)) = (engine.missed(), boot_id()) {
+    if let (Some(module), Ok(boot)) = (engine.missed(), sysctl::read(sysctl::BOOT_ID)) {
         // Without the note the next call asks again.
         let _ = PrivateDir::of_host("").replace(KERNEL, format!("{boot} {module}\n").as_bytes());
     }
-}
-
-fn boot_id() -> Option<String> {
-    Some(std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim_end().to_owned())
 }
 
 /// What an earlier call noted. Lines that say nothing are left out.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CHECK's questions about a container's interface: does it still have the addresses and routes of prevResult?
-//! (reference: `pkg/ip/utils_linux.go`)
+//! CHECK's questions about addresses: does the container's interface still have those of prevResult, and the routes, and
+//! are they masqueraded? (reference: `pkg/ip/utils_linux.go`)
 
 use std::net::IpAddr;
 
 use cnibox_netlink::{Family, Route as KernelRoute, TABLE_MAIN};
-use cnibox_spec::{IpConfig, Route};
+use cnibox_spec::{Attachment, IpConfig, Route};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
@@ -14,32 +14,17 @@ use crate::node::{Masquerade, MasqueradeBackend};
 
 /// What is not as ADD left it.
 #[derive(Debug, Error)]
-pub enum Drift {
-    /// The interface is gone.
+enum Drift {
     #[error("Cannot find container link {0}")]
-    NoLink(String),
-    /// An address is gone.
+    Link(String),
     #[error("Failed to match addr {address} on interface {ifname}")]
-    NoAddress {
-        /// The address.
-        address: IpNetwork,
-        /// The interface.
-        ifname: String,
-    },
-    /// The route to an address's own subnet is gone.
+    Address { address: IpNetwork, ifname: String },
     #[error("Failed to find Gateway {} for interface {ifname}", go_ip(*.gateway))]
-    NoSubnetRoute {
-        /// The subnet's gateway.
-        gateway: Option<IpAddr>,
-        /// The interface.
-        ifname: String,
-    },
-    /// Addresses are no longer masqueraded.
+    SubnetRoute { gateway: Option<IpAddr>, ifname: String },
     #[error("masquerade not found: {0}")]
-    NoMasquerade(String),
-    /// A route is gone.
+    Masquerade(String),
     #[error("Expected Route {} not found in routing table", go_route(.0))]
-    NoRoute(Box<Route>),
+    Route(Box<Route>),
 }
 
 impl Coded for Drift {}
@@ -48,21 +33,21 @@ impl Sys<'_> {
     /// Every address is on the interface, and the main table has a route to its subnet.
     ///
     /// # Errors
-    /// The first [`Drift`].
-    pub fn expect_addresses(&mut self, ifname: &str, ips: &[IpConfig]) -> Result<(), Failure> {
+    /// The first one that is gone.
+    pub(crate) fn check_addresses(&mut self, ifname: &str, ips: &[IpConfig]) -> Result<(), Failure> {
         let rtnl = self.rtnl(Place::Pod)?;
         let Some(link) = rtnl.link_by_name_if_present(ifname)? else {
-            return if ips.is_empty() { Ok(()) } else { Err(Drift::NoLink(ifname.to_owned()).into()) };
+            return if ips.is_empty() { Ok(()) } else { Err(Drift::Link(ifname.to_owned()).into()) };
         };
         let present = rtnl.addrs(link.index, None)?;
         for ip in ips {
             if !present.iter().any(|addr| addr.net == ip.address) {
-                return Err(Drift::NoAddress { address: ip.address, ifname: ifname.to_owned() }.into());
+                return Err(Drift::Address { address: ip.address, ifname: ifname.to_owned() }.into());
             }
             let subnet = subnet_of(ip.address);
             let routes = rtnl.routes(Family::of(ip.address.ip()), TABLE_MAIN, None)?;
             if !routes.iter().any(|route| route.dst == subnet) {
-                return Err(Drift::NoSubnetRoute { gateway: ip.gateway, ifname: ifname.to_owned() }.into());
+                return Err(Drift::SubnetRoute { gateway: ip.gateway, ifname: ifname.to_owned() }.into());
             }
         }
         Ok(())
@@ -72,33 +57,35 @@ impl Sys<'_> {
     /// now: either will do.
     ///
     /// # Errors
-    /// [`Drift::NoMasquerade`]; when the packet filter cannot be read.
-    pub fn expect_masquerade(
+    /// The first one that is not; when the packet filter cannot be read.
+    pub fn check_masquerade(
         &mut self,
-        masquerade: &Masquerade,
+        attachment: &Attachment,
         choice: Option<MasqueradeBackend>,
-        addresses: &[IpNetwork],
+        ips: &[IpConfig],
     ) -> Result<(), Failure> {
+        let masquerade = &Masquerade::of(attachment);
+        let addresses: &Vec<_> = &ips.iter().map(|ip| ip.address).collect();
         let chosen = self.masquerade_backend(masquerade, choice, addresses)?;
         let Some(missing) = self.masquerade_missing(masquerade, chosen, addresses)? else { return Ok(()) };
         if choice.is_none() && self.masquerade_missing(masquerade, chosen.other(), addresses)?.is_none() {
             return Ok(());
         }
-        Err(Drift::NoMasquerade(missing).into())
+        Err(Drift::Masquerade(missing).into())
     }
 
     /// Every route exists, in the table that it was put into. Of a default route only the existence counts, as in the
     /// reference.
     ///
     /// # Errors
-    /// The first [`Drift`].
-    pub fn expect_routes(&mut self, routes: &[Route]) -> Result<(), Failure> {
+    /// The first one that is gone.
+    pub(crate) fn check_routes(&mut self, routes: &[Route]) -> Result<(), Failure> {
         for route in routes {
             let table = route.table.and_then(|table| u32::try_from(table).ok()).filter(|table| *table != 0);
             let family = Family::of(route.dst.ip());
             let present = self.rtnl(Place::Pod)?.routes(family, table.unwrap_or(TABLE_MAIN), None)?;
             if !present.iter().any(|candidate| fulfils(candidate, route)) {
-                return Err(Drift::NoRoute(Box::new(route.clone())).into());
+                return Err(Drift::Route(Box::new(route.clone())).into());
             }
         }
         Ok(())
