@@ -19,6 +19,12 @@ fn hex_digit(nibble: u8) -> char {
     char::from_digit(u32::from(nibble), 16).unwrap_or('0')
 }
 
+/// A name of at most `limit` bytes as it is, a longer one by its hash, behind a `+`, which no CNI name begins with.
+#[must_use]
+pub fn shortened(name: &str, limit: usize) -> String {
+    if name.len() <= limit { name.to_owned() } else { format!("+{}", sha512_prefix(&[name], 64)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::sha512_prefix;

@@ -59,7 +59,7 @@ pub use args::{Args, ArgsError};
 pub use code::{Code, ErrorObject};
 pub use decode::{DecodeError, decode, decode_embedding};
 pub use gostyle::{list, quoted, quoted_list};
-pub use hash::sha512_prefix;
+pub use hash::{sha512_prefix, shortened};
 pub use ident::{Attachment, ContainerId, IdentError, IfName, LiveAttachment, NetnsPath, NetworkName};
 pub use ip::{Cidr, IpParseError, NetAddr, broadcast, first_host, parse_cidr, parse_ip, unmapped};
 pub use json::{Json, JsonError};

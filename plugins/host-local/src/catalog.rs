@@ -6,9 +6,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use cnibox_spec::shortened;
 use cnibox_sys::PrivateDir;
 use nix::sys::stat::{FileStat, futimens};
 use nix::sys::time::TimeSpec;
@@ -24,8 +25,8 @@ use crate::{boot, fnv};
 #[derive(Debug)]
 pub(crate) struct Catalog {
     state: State,
-    /// Where the index is kept; `None` when it cannot be.
-    file: Option<PathBuf>,
+    /// Where the index is kept, and what it is called there; `None` when it cannot be kept.
+    place: Option<(PrivateDir, String)>,
     /// The directory as it was when the catalog was opened.
     opened: FileStat,
     changed: bool,
@@ -41,16 +42,13 @@ impl Catalog {
     /// Opens the index of a state directory below `root`, or scans.
     pub(crate) fn open(dir: &StateDir, root: &PrivateDir) -> Result<Self, FileError> {
         let opened = dir.stat()?;
-        let file = root
-            .ensure()
-            .is_ok()
-            .then(|| root.path().join(format!("{:x}-{:x}", opened.st_dev, opened.st_ino)));
-        let pages = file.as_deref().and_then(FilePages::open);
+        let place = root.ensure().is_ok().then(|| (root.clone(), name_of(dir.path())));
+        let pages = place.as_ref().and_then(|(root, name)| FilePages::open(&root.path().join(name)));
         let state = match pages.and_then(|pages| Index::open(pages, &stamp(&opened))) {
             Some(index) => State::Indexed(index),
             None => State::Scanned(Scan::of(dir)?),
         };
-        Ok(Self { state, file, opened, changed: false })
+        Ok(Self { state, place, opened, changed: false })
     }
 
     /// Whether the answers come from the files themselves.
@@ -150,19 +148,22 @@ impl Catalog {
 
     /// Makes the index match what was done. Nothing depends on it: when it fails, the next call scans.
     pub(crate) fn close(self, dir: &StateDir) {
-        let Self { state, file: Some(file), opened, changed } = self else { return };
+        let Self { state, place: Some((root, name)), opened, changed } = self else { return };
+        let save = |index| save(dir, &root, &name, index);
         match state {
             State::Indexed(_) if !changed => {}
             State::Indexed(mut index) if !index.is_crowded() => {
                 let _ = set_time(dir).and_then(|stamp| index.seal(&stamp));
             }
-            State::Indexed(index) => drop(index.grown().and_then(|index| save(dir, &file, index))),
+            State::Indexed(index) => drop(index.grown().and_then(save)),
             State::Scanned(scan) => {
                 // Somebody without the lock was at work while the files were read.
                 let disturbed = !changed && dir.stat().map_or(true, |now| stamp(&now) != stamp(&opened));
                 if !disturbed && !scan.has_directories && scan.strays.is_empty() {
-                    let _ = index_of(&scan).and_then(|index| save(dir, &file, index));
+                    let _ = index_of(&scan).and_then(save);
                 }
+                // All of the directory was read: a look at the few names of the indexes is nothing beside that.
+                sweep(&root);
             }
         }
     }
@@ -180,16 +181,30 @@ fn index_of(scan: &Scan) -> Option<Index<Vec<Page>>> {
 }
 
 /// Puts a new index in place of the old one.
-fn save(dir: &StateDir, file: &Path, mut index: Index<Vec<Page>>) -> Option<()> {
+fn save(dir: &StateDir, root: &PrivateDir, name: &str, mut index: Index<Vec<Page>>) -> Option<()> {
     let stamp = set_time(dir)?;
     index.seal(&stamp)?;
-    let new = file.with_extension("new");
-    let _ = fs::remove_file(&new);
-    let flags = libc::O_NOFOLLOW;
-    let options = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(flags).open(&new);
-    options.ok()?.write_all_at(&index.into_bytes(), 0).ok()?;
-    fs::rename(&new, file).ok()
+    root.replace(name, &index.into_bytes()).ok().map(drop)
 }
+
+/// What the index of a state directory is called: its path, so that a directory that was removed and made anew has one.
+fn name_of(dir: &Path) -> String {
+    let path = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    shortened(&path.to_string_lossy().replace('%', "%25").replace('/', "%2F"), NAME_LIMIT)
+}
+
+/// Removes the indexes of directories that are gone. One that only seems to be gets another index when it is back.
+fn sweep(root: &PrivateDir) {
+    for name in root.names().iter().filter(|name| !name.starts_with('+')) {
+        let path = name.replace("%2F", "/").replace("%25", "%");
+        if fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            let _ = root.remove_if_present(name);
+        }
+    }
+}
+
+/// Below `NAME_MAX`, 255 bytes.
+const NAME_LIMIT: usize = 200;
 
 /// Sets the directory's modification time to now, to the nanosecond, and answers with the stamp. `None` when the file
 /// system does not keep it: then a later change could go unseen.

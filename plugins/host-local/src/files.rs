@@ -72,6 +72,10 @@ impl StateDir {
         Self::open_if_present(path)?.ok_or_else(|| FileError::new("open", path, ErrorKind::NotFound))
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn fd(&self) -> &File {
         &self.fd
     }

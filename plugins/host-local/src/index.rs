@@ -4,8 +4,8 @@
 //!
 //! **Never the truth.** The reservations' files are; what the index says of an owner is compared with the file, an
 //! address that it calls unused is still created exclusively, and without an index everything works by scanning. It
-//! lives under `/run/cnibox/host-local`, one file for each state directory (named by device and inode), and may be
-//! deleted at any time.
+//! lives under `/run/cnibox/host-local`, one file for each state directory, named by its path, and may be deleted at any
+//! time. Those of directories that are gone go with the next scan of any.
 //!
 //! **When it is believed.** Its header holds the state directory's modification and change time, taken under the
 //! lock at the end of the last call. Whoever adds or removes a file (a Go plugin, a person) moves the former, and the

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 
-use cnibox_spec::{Attachment, ContainerId, LiveAttachment, NetworkName, sha512_prefix};
+use cnibox_spec::{Attachment, ContainerId, LiveAttachment, NetworkName, sha512_prefix, shortened};
 
 use super::private_dir::{PrivateDir, read};
 use super::record::Record;
@@ -129,19 +129,14 @@ impl Ledger {
     }
 
     fn addresses(&self, network: &NetworkName) -> PrivateDir {
-        self.root.below(ADDRESSES).below(&shortened(network.as_str()))
+        self.root.below(ADDRESSES).below(&shortened(network.as_str(), NAME_LIMIT))
     }
 }
 
 /// No name has a colon.
 fn name(attachment: &Attachment) -> String {
     let Attachment { network, container, ifname } = attachment;
-    shortened(&format!("{container}:{network}:{ifname}"))
-}
-
-/// Names have no upper length; one that is too long for a file is there by its hash.
-fn shortened(name: &str) -> String {
-    if name.len() <= NAME_LIMIT { name.to_owned() } else { format!("+{}", sha512_prefix(&[name], 64)) }
+    shortened(&format!("{container}:{network}:{ifname}"), NAME_LIMIT)
 }
 
 const ATTACHMENTS: &str = "attachments";

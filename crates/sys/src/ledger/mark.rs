@@ -2,7 +2,7 @@
 //! Whose a link of the host is, kept in its `ifalias`: it goes with the link, needs no file, and `ip link` shows it.
 
 use cnibox_netlink::Link;
-use cnibox_spec::{Attachment, NetworkName, sha512_prefix};
+use cnibox_spec::{Attachment, NetworkName, shortened};
 
 /// The mark of an attachment's links.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,13 @@ impl Mark {
     #[must_use]
     pub fn of(attachment: &Attachment) -> Self {
         let Attachment { network, container, ifname } = attachment;
-        Self { key: format!("{}:{}:{ifname}", shortened(network.as_str()), shortened(container.as_str())) }
+        Self {
+            key: format!(
+                "{}:{}:{ifname}",
+                shortened(network.as_str(), NAME_LIMIT),
+                shortened(container.as_str(), NAME_LIMIT)
+            ),
+        }
     }
 
     /// The text for a link's `ifalias`, which holds at most 255 bytes (`IFALIASZ` of `linux/if.h`).
@@ -53,8 +59,9 @@ impl Mark {
 
 /// Whether `link` is marked as an attachment's of `network`.
 pub(crate) fn is_of_network(link: &Link, network: &NetworkName) -> bool {
-    let of_network =
-        |key: &str| key.strip_prefix(&shortened(network.as_str())).is_some_and(|rest| rest.starts_with(':'));
+    let of_network = |key: &str| {
+        key.strip_prefix(&shortened(network.as_str(), NAME_LIMIT)).is_some_and(|rest| rest.starts_with(':'))
+    };
     parse(link).is_some_and(|(_, key)| of_network(key))
 }
 
@@ -66,11 +73,6 @@ fn parse(link: &Link) -> Option<(Stage, &str)> {
     // Other versions may have other words.
     let stage = if stage == FAILED { Stage::Failed } else { Stage::Ready };
     (key.split(':').count() == 3).then_some((stage, key))
-}
-
-/// Names have no upper length; one that is too long for an alias is there by its hash.
-fn shortened(name: &str) -> String {
-    if name.len() <= NAME_LIMIT { name.to_owned() } else { format!("+{}", sha512_prefix(&[name], 64)) }
 }
 
 const WHOSE: &str = "cnibox";

@@ -74,3 +74,26 @@ fn an_index_grows_with_the_network() {
         fs::read_dir(host.terms.index.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
     assert_eq!(files.len(), 1, "{files:?}");
 }
+
+/// Indexes in use are the files' own business; what must not pile up is those of directories that are not there.
+#[test]
+fn a_directory_that_is_made_anew_has_one_index_and_one_that_is_gone_has_none() {
+    let host = Host::new();
+    let here = host.config(&["10.22.0.0/24"]);
+    let elsewhere = Config { state: host.dir.join("100%/m"), ..here.clone() };
+    let indexes = || host.terms.index.names().len();
+    host.add(&here, "a").unwrap();
+    host.add(&elsewhere, "a").unwrap();
+    assert_eq!(indexes(), 2);
+    for id in ["b", "c"] {
+        fs::remove_dir_all(host.state()).unwrap();
+        host.add(&here, id).unwrap();
+        assert_eq!(indexes(), 2, "one that is made anew takes the place of the old one");
+    }
+    fs::remove_dir_all(&elsewhere.state).unwrap();
+    host.add(&here, "d").unwrap();
+    assert_eq!(indexes(), 2, "nothing is looked for as long as the own one is believed");
+    host.retain(&[("d", "eth0")]);
+    assert_eq!(indexes(), 1);
+    assert!(host.index_is_believed());
+}
