@@ -31,8 +31,10 @@ CONFIG = {
     "authorization": {"mode": "AlwaysAllow"}, "cgroupDriver": "cgroupfs", "cgroupsPerQOS": False, "enforceNodeAllocatable": [],
     "failSwapOn": False, "failCgroupV1": False, "localStorageCapacityIsolation": False, "oomScoreAdj": 0, "podLogsDir": DIR + "/logs",
     "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"}, "imageGCHighThresholdPercent": 100}
-# What it says of networks and of pods' sandboxes.
+# What it and containerd say of networks and of pods' sandboxes.
 OF_NETWORKS = re.compile("cni|network|sandbox|hostport", re.I)
+# What both say of a pod whose making the lane cut short, and a kubelet of what it does when it ends: that depends on the moment.
+CUT_SHORT = re.compile("torn.*(signal: killed|is reserved for)|context canceled")
 
 
 def run(lab):
@@ -46,7 +48,9 @@ def run(lab):
     try:
         node.start()
         kubelet.start()
-        return dict(case.run(), version=kubelet.version(), warnings=sorted(set(node.warnings() + kubelet.warnings())))
+        said = case.run()
+        warnings = [w for w in node.warnings() + kubelet.warnings() if OF_NETWORKS.search(w) and not CUT_SHORT.search(w)]
+        return dict(said, version=kubelet.version(), warnings=sorted(set(warnings)))
     except host.RuntimeFailure as e:
         raise host.RuntimeFailure("%s\nkubelet: %s\ncontainerd: %s" % (e, kubelet.log_tail(), node.log_tail()))
     finally:
@@ -130,8 +134,8 @@ class Kubelet:
         return "\n".join(lines[-25:])
 
     def warnings(self):
-        """What it warned of that has to do with networks, without what differs from run to run."""
-        lines = [l for l in open(self.log).read().splitlines() if re.match(r"[EW]\d{4} ", l) and OF_NETWORKS.search(l)]
+        """What it warned of, without what differs from run to run."""
+        lines = [l for l in open(self.log).read().splitlines() if re.match(r"[EW]\d{4} ", l)]
         return [remains.plain(re.sub(r"^(.)\S+ \S+ +\d+ ", r"kubelet \1 ", l)) for l in lines]
 
 
