@@ -36,6 +36,8 @@ CONNECTIONS = Column("stale connections", "netfilter/kernel", "conntrack::only_t
 RULES = Column("rules, connections", "netfilter/kernel")
 
 EVERYTHING = (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, LINKS, ROUTES, RULES, GO)
+# Those tests look at rules of nf_tables and at connections themselves.
+NO_RULES = tuple(column for column in EVERYTHING if column is not RULES)
 CHAINS = (NOMAD, DUAL, NFTABLES, ROUTED, LAN, GO)
 PLUGINS = (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, GO)
 COLUMNS = [NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, SELINUX, LINKS, ROUTES, CONNECTIONS, RULES, GO]
@@ -111,9 +113,9 @@ HOSTS = [
          lacks=dict.fromkeys((NOMAD, DUAL, NFTABLES, ROUTED, KINDS), "read-only file system")),
     without("", name="complete"),
     without(NO_COMPAT, name="no nft_compat, no xtables (as RHEL 10)"),
-    without("NF_TABLES", name="no nf_tables, iptables of the legacy flavour", tools=LEGACY,
-            columns=[column for column in EVERYTHING if column is not RULES]),
-    without("NF_CT_NETLINK", name="no connection tracking over netlink"),
+    without("NF_TABLES", name="no nf_tables, iptables of the legacy flavour", tools=LEGACY, columns=NO_RULES,
+            lacks={NFTABLES: "the kernel has no nf_tables"}),
+    without("NF_CT_NETLINK", name="no connection tracking over netlink", columns=NO_RULES),
     without("IPV6", name="no IPv6", columns=PLUGINS, lacks={DUAL: NO_IPV6}),
     without("", name="ipv6.disable=1", parameters="ipv6.disable=1", columns=PLUGINS, lacks={DUAL: NO_IPV6}),
     debian("bullseye", name="Debian 11"),
