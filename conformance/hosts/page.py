@@ -36,7 +36,7 @@ def keep(directory, host, row, words):
 
 
 def _renew(directory, block, titles, host, rows):
-    old = [r for r in _rows(block) if len(r) == len(titles) and r[0] != host.name]
+    old = [[row.get(title, "not run") for title in titles] for row in _rows(block) if row["host"] != host.name]
     order = {h.name: at for at, h in enumerate(catalogue.HOSTS)}
     table = Table("", titles)
     for row in sorted((r for r in old + rows if r[0] in order), key=lambda r: order[r[0]]):
@@ -46,8 +46,9 @@ def _renew(directory, block, titles, host, rows):
 
 
 def _rows(block):
-    """The rows that a block of the page has."""
+    """The rows that a block of the page has, each by the titles of its columns."""
     with open(os.path.join(kept.ROOT, PAGE), encoding="utf-8") as f:
         text = f.read().split("<!-- %s:begin -->" % block)[1].split("<!-- %s:end -->" % block)[0]
-    lines = [line for line in text.splitlines() if line.startswith("|")][2:]
-    return [[cell.strip().replace("\0", "|") for cell in line.replace("\\|", "\0").strip("|").split("|")] for line in lines]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    rows = [[cell.strip().replace("\0", "|") for cell in line.replace("\\|", "\0").strip("|").split("|")] for line in lines]
+    return [dict(zip(rows[0], row)) for row in rows[2:]]
