@@ -173,7 +173,7 @@ impl Sys<'_> {
             if ledger.is_held(&record.attachment) || !matches!(self.presence(&record), Ok(Presence::Gone)) {
                 return;
             }
-            ledger.drop_record(&record);
+            drop_record(&ledger, &record);
         }
         ledger.claim(address, owner);
     }
@@ -266,6 +266,22 @@ impl Sys<'_> {
         }
         Ok(())
     }
+
+    /// Removes records that say nothing worth keeping, of attachments that the Go plugins have detached: a few at a time.
+    fn sweep_beside(&mut self) {
+        let Some(turn) = self.turn.as_ref().filter(|turn| turn.part == Part::Maker) else { return };
+        let ledger = Ledger::of_host();
+        for record in ledger.beside(&turn.attachment.clone()) {
+            let says_nothing = record.addresses.is_empty()
+                && record.shares.values().all(|share| share.notes.is_empty() && share.hints.is_empty());
+            if says_nothing
+                && record.progress == Progress::Finished
+                && matches!(self.presence(&record), Ok(Presence::Gone))
+            {
+                ledger.forget(&record.attachment);
+            }
+        }
+    }
 }
 
 fn finish(turn: &mut Turn, hints: Vec<String>) {
@@ -300,4 +316,9 @@ fn take_back(turn: &mut Turn) {
         }
     }
     turn.settle();
+}
+
+fn drop_record(ledger: &Ledger, record: &Record) {
+    record.addresses.iter().for_each(|address| ledger.disclaim(*address, &record.attachment));
+    ledger.forget(&record.attachment);
 }

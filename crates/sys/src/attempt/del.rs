@@ -225,10 +225,6 @@ impl Sys<'_> {
                 let _ = ledger.write(&record);
             }
         }
-        // Those of networks that have no GC any more, too.
-        if made_interfaces {
-            self.sweep(ledger.all());
-        }
     }
 
     /// Deletes the host's `links` that belong to attachments of the network that are not among the `living`, and to no

@@ -63,12 +63,6 @@ impl Ledger {
         shelf.remove_if_empty();
     }
 
-    /// Forgets the attachment, and that its addresses are its own.
-    pub(crate) fn drop_record(&self, record: &Record) {
-        record.addresses.iter().for_each(|address| self.disclaim(*address, &record.attachment));
-        self.forget(&record.attachment);
-    }
-
     /// The records of a container's attachments.
     #[must_use]
     pub fn of_container(&self, container: &ContainerId) -> Vec<Record> {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ptp: through the host into the world, with and without masquerade.
 
-use std::collections::BTreeSet;
-
-use cnibox_spec::sha512_prefix;
 use cnibox_testkit::{Container, Sandbox, ask_tcp, ping, sandbox, serve_tcp};
 use serde_json::json;
 
@@ -121,40 +118,5 @@ fn a_failed_chain_is_started_again() {
         let again = add(&pod, &conf);
         assert_ne!(again["interfaces"][0]["name"], json!(host));
         check(&pod, &conf, &again).unwrap();
-    });
-}
-
-/// The records of attachments that the Go plugins detach are nobody's to remove; one of an attachment that waits for its
-/// DEL is still wanted.
-#[test]
-fn the_record_of_what_others_have_detached_goes_and_that_of_what_has_only_died_stays() {
-    sandbox(|net| {
-        let fields = json!({"ipMasq": true, "ipMasqBackend": "iptables"});
-        let conf = conf("ptp", fields, Some("10.9.0.0/24"));
-        let shelf = |id: &str| sha512_prefix(&[id], 2);
-        let ids = (0..).map(|number| format!("c{number}")).filter(|id| shelf(id) == shelf("c0"));
-        let pods: Vec<_> = ids.take(5).map(|id| Container { id, ..net.container() }).collect();
-        let [living, dead, detached, next, last] = pods.as_slice() else { unreachable!() };
-        let records = || {
-            let files = std::fs::read_dir(format!("/run/cnibox/attachments/{}", shelf("c0"))).unwrap();
-            let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-            names.map(|name| name.split(':').next().unwrap().to_owned()).collect::<BTreeSet<_>>()
-        };
-        let of = |pods: &[&Container]| pods.iter().map(|pod| pod.id.clone()).collect::<BTreeSet<_>>();
-        for pod in [living, dead, detached] {
-            add(pod, &conf);
-        }
-        net.run_in(dead, "ip", &["link", "delete", "eth0"]);
-        net.run("cp", &["-a", "/run/cnibox", "/run/kept"]);
-        del(detached, &conf);
-        net.run("sh", &["-ec", "rm -r /run/cnibox; mv /run/kept /run/cnibox"]);
-        assert_eq!(records(), of(&[living, dead, detached]));
-        add(next, &conf);
-        assert_eq!(records(), of(&[living, dead, next]));
-        // Somebody flushes the rules of the host: those of the living go as well, but their interfaces are there.
-        net.run("iptables", &["-t", "nat", "-F"]);
-        net.run("iptables", &["-t", "nat", "-X"]);
-        add(last, &conf);
-        assert_eq!(records(), of(&[living, next, last]));
     });
 }
