@@ -9,7 +9,7 @@ from . import host
 
 FOLDERS = ("/var/lib/cni", "/run/cni", "/run/cnibox", "/run/netns", "/run/firewalld")
 # Files of which every network has one.
-SHARED = re.compile(r"/(lock|last_reserved_ip\.\d+|.*\.lock)$|^/run/cnibox/(inventory|host-local/[0-9a-f]+-[0-9a-f]+)$")
+SHARED = re.compile(r"/(lock|last_reserved_ip\.\d+|.*\.lock)$|^/run/cnibox/(inventory|host-local/[^/]+)$")
 
 
 def seen():
