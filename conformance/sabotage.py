@@ -43,7 +43,7 @@ LIVES = {"bridge": "bridge/version-1.1.0", "ptp": "ptp/version-1.1.0", "macvlan"
 CHECKS = {"bridge": "bridge/check-address-gone", "ptp": "ptp/damage", "macvlan": "macvlan/damage", "tap": "tap/damage", "loopback": "loopback/check-after-down",
           "host-device": "host-device/damage", "host-local": "host-local/check-before-add", "static": "static/check-other-addresses", "dhcp": "dhcp/no-daemon",
           "portmap": "portmap/check-chain-gone", "firewall": "firewall/check-forward-jump-gone", "tuning": "tuning/damage", "bandwidth": "bandwidth/damage",
-          "sbr": "sbr/result-6", "vlan": "vlan/damage", "ipvlan": "ipvlan/damage", "dummy": "dummy/damage", "vrf": "vrf/vrf-gone"}
+          "sbr": "sbr/result-6", "vlan": "vlan/damage", "ipvlan": "ipvlan/damage", "dummy": "dummy/damage", "vrf": "vrf/check"}
 DELETES = dict(LIVES, **{"dhcp": "dhcp/version-1.1.0"})
 REFUSE_STATUS = ("ptp", "macvlan", "tap", "host-device", "vlan", "ipvlan", "dummy")
 # DEL of these leaves nothing to be seen: static keeps no state, and lo of a container goes with it.

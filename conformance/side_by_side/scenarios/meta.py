@@ -180,6 +180,9 @@ SCENARIOS += [behind(FLAT, name, vrf(**fields), steps, **NEEDS) for name, fields
     ("two-in-one", {}, ["ADD c1", "ADD c1 eth1", "DEL c1", "CHECK c1 eth1", "DEL c1 eth1"]),
     ("released", {}, ["ADD c1", sh("ip link set eth0 nomaster"), "CHECK c1", "DEL c1"]), ("vrf-gone", {}, ["ADD c1", sh("ip link del blue"), "CHECK c1", "DEL c1"]),
     ("in-another", {}, ["ADD c1", sh("ip link add red type vrf table 9 && ip link set eth0 master red"), "CHECK c1", "DEL c1"]))]
+# The plugin before has no routes that it could miss in the main table, so that CHECK comes to vrf.
+SCENARIOS += [behind({"type": "dummy", "ipam": {"type": "static", "addresses": [{"address": "10.60.0.9/24"}]}}, "check", vrf(),
+                     ["ADD c1", "CHECK c1", sh("ip link set eth0 nomaster"), "CHECK c1", "DEL c1"], needs=["vrf", "dummy"])]
 SCENARIOS += odd_results("vrf", {"vrfname": "blue"}, ["vrf"])
 SCENARIOS += [wrong_types("vrf/wrong-types", vrf(prevResult=BEFORE), [("vrfname", 5), ("table", "x"), ("table", -1), ("table", 2 ** 32), ("table", 1.5)], **NEEDS),
               scenario("vrf/alone", [vrf()], FAILS, **NEEDS)]

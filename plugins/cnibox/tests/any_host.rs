@@ -47,8 +47,9 @@ fn tap_with_an_selinux_label() {
         let chain = Chain::new(net, &conflist.to_string());
         let pod = net.container();
         if !std::fs::read_to_string("/proc/filesystems").expect("the kernel's").contains("selinuxfs") {
-            let outcome = chain.add(&pod, "eth0").err().expect("no label can be set");
-            assert!(outcome.failure().1.starts_with("failed set socket label: "), "{}", outcome.stdout);
+            let Err(outcome) = chain.add(&pod, "eth0") else { panic!("no label can be set") };
+            let (_, message) = outcome.failure();
+            assert!(message.starts_with("failed set socket label: "), "{message}");
             return;
         }
         let attachment = add(&chain, &pod);
