@@ -23,9 +23,9 @@ from .calls import Network, reached
 from .cri_node import Node
 
 PODMAN_NETWORK = "labnet"
-# An address is given again after some minutes, and the host may remember the neighbour that had it. The new one is announced
-# by its kernel (arp_notify, as with the Go plugins); where that is lost, the host gives the old one up after eight seconds.
-NEIGHBOUR = 12
+# An address is given again after some minutes, and the host may remember the neighbour that had it. Ours announce the new one;
+# what the kernel announces of one that the Go plugins attached is lost, and the host gives the old one up after eight seconds.
+SOON, NEIGHBOUR = 5, 12
 MOST = 5  # living containers of each runtime
 
 
@@ -41,6 +41,7 @@ class Living:
         self.lock, self.members, self.ports = threading.Lock(), {}, list(range(9000, 9100))
         self.fresh = itertools.count(9100)
         self.probes = self.late = self.made = 0
+        self.is_go, self.of_go = False, set()  # whether the Go plugins are in place, and whom they may have attached
         self.history = collections.deque(maxlen=2000)
 
     def note(self, what):
@@ -60,6 +61,8 @@ class Living:
                     raise host.RuntimeFailure("address given twice: %s has %s, %s has %s" % (other, theirs, name, addresses))
             self.members[name] = (addresses, port, namespace)
             self.made += 1
+            if self.is_go:
+                self.of_go.add(name)
         self.note("born %s %s port %d" % (name, addresses, port))
 
     def leaves(self, name):
@@ -97,13 +100,14 @@ class Living:
         _, port, namespace = member
         start = time.monotonic()
         try:
-            reached("port %d of %s" % (port, name), NEIGHBOUR, **{"from": "out"}, to=host.HOST, port=port, server=namespace, listen=80)
+            patience = NEIGHBOUR if name in self.of_go else SOON
+            reached("port %d of %s" % (port, name), patience, **{"from": "out"}, to=host.HOST, port=port, server=namespace, listen=80)
         except (host.RuntimeFailure, OSError) as e:
             with self.lock:  # it may have ended meanwhile
                 if name in self.members:
                     raise host.RuntimeFailure("probe of %s: %s\n%s%s" % (name, e, _sight(*member), "\n".join(self.history)))
         self.probes += 1
-        self.late += time.monotonic() - start > 5
+        self.late += time.monotonic() - start > SOON
 
 
 def _sight(addresses, port, namespace):
@@ -260,11 +264,13 @@ class Faults:
     def go_plugins(self, seconds):
         """Some time with the Go plugins, without faults."""
         self.note("Go plugins come")
+        self.actors[0].living.is_go = True
         host.shell("mount --bind '%s' %s" % (self.lab["go"], host.PLUGINS))
         time.sleep(seconds)
         self._pause()
         host.shell("umount " + host.PLUGINS)
         self.note("Go plugins go")
+        self.actors[0].living.is_go = False
         self._go_on()
 
     def _pause(self):

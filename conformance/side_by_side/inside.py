@@ -130,10 +130,10 @@ def title(step):
 
 
 def chooser(rule):
-    """Who does a step: "a"; {"ADD": "a", "": "b"} by verb; {"c1": "a", "c2": "b"} by container."""
+    """Who does a step: "a"; {"ADD": "a", "": "b"} by verb; {"c1": "a", "c2": "b"} by container; a step's own `by` is first."""
     if isinstance(rule, str):
-        return lambda step: rule
-    return lambda step: rule.get(step["do"]) or rule.get(step["c"]) or rule.get("", "a")
+        return lambda step: step.get("by", rule)
+    return lambda step: step.get("by") or rule.get(step["do"]) or rule.get(step["c"]) or rule.get("", "a")
 
 
 def _must(command):

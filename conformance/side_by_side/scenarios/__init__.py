@@ -14,7 +14,7 @@ A scenario is a dictionary:
   swap        also played with ADD by one set of plugins and the rest by the other
 
 A step is "VERB container [ifname]" or a dictionary with do, c, if, and
-optionally id, netns, env (None removes a variable), conf (label), caps, add
+optionally by, id, netns, env (None removes a variable), conf (label), caps, add
 (keys put into every plugin's configuration); `call` and `stdin` run one plugin
 with that very text. {"sh": command, "in": namespace} runs a command,
 {"connect": {...}} sends packets (traffic.py), {"parallel": [steps]} does steps at

@@ -92,6 +92,7 @@ HOSTS = [
     scenario("bridge/exists-with-the-address", bridge(isGateway=True, ipam=V4), host=["ip link add br0 address 02:00:00:00:00:99 type bridge", "ip addr add 10.22.0.1/16 dev br0"]),
     scenario("bridge/exists-with-other-address", bridge(isGateway=True, ipam=V4), FAILS, host=["ip link add br0 type bridge", "ip addr add 10.99.0.1/16 dev br0"]),
     scenario("bridge/force-address", bridge(isGateway=True, forceAddress=True, ipam=V4), LIFE, host=["ip link add br0 type bridge", "ip addr add 10.99.0.1/16 dev br0", "ip addr add 10.98.0.1/16 dev br0"]),
+    scenario("bridge/force-address-two", bridge(isGateway=True, forceAddress=True, ipam=TWO), SHORT),
     scenario("bridge/force-address-v6", bridge(isGateway=True, forceAddress=True, ipam=V6), host=["ip link add br0 type bridge", "ip -6 addr add fd00:22::99/48 dev br0 nodad", "ip -6 addr add fd00:99::1/64 dev br0 nodad"]),
     scenario("bridge/other-v6-address-inside", bridge(isGateway=True, ipam=V6), FAILS, host=["ip link add br0 type bridge", "ip -6 addr add fd00:22::99/64 dev br0 nodad"]),
     scenario("bridge/other-v6-address-outside", bridge(isGateway=True, ipam=V6), host=["ip link add br0 type bridge", "ip -6 addr add fd00:99::1/64 dev br0 nodad"]),
