@@ -126,8 +126,7 @@ fn add(verbs: &Verbs, input: &Input<'_>, args: AddArgs, sys: &mut Sys<'_>) -> Re
         if previous.as_ref() == Some(&result) {
             return Ok(print_passed_on(input.conf.version, &result));
         }
-        let printed = print_result(input.conf.version, &result);
-        printed.map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
+        Ok(print_result(input.conf.version, &result)?)
     });
     let ended = sys.add_ends(added.is_ok(), previous.as_ref());
     added.map_err(|mut failure| {

@@ -177,8 +177,7 @@ pub enum Op<R> {
         /// Name of the chain.
         chain: String,
     },
-    /// The chain and its rules do not exist. A missing chain or table is fine; one that rules still jump to is an error
-    /// ([`crate::Error::is_busy`]).
+    /// The chain and its rules do not exist. A missing chain or table is fine; one that rules still jump to is an error.
     DeleteChain {
         /// Name of the chain.
         chain: String,

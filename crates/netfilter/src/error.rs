@@ -112,30 +112,13 @@ impl Error {
     /// The kernel's own explanation (extended acknowledgement).
     #[must_use]
     pub fn kernel_text(&self) -> Option<&str> {
-        match self {
-            Self::Kernel { text, .. } => text.as_deref(),
-            Self::Socket { .. }
-            | Self::Malformed { .. }
-            | Self::NoNfTables { .. }
-            | Self::NoExtension { .. }
-            | Self::Contended { .. }
-            | Self::ToolMissing { .. }
-            | Self::Spawn { .. }
-            | Self::Tool { .. }
-            | Self::InvalidText { .. } => None,
-        }
+        if let Self::Kernel { text, .. } = self { text.as_deref() } else { None }
     }
 
     /// True if a table, chain or rule was missing.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.errno() == Some(libc::ENOENT) || self.stderr_has(&NOT_FOUND)
-    }
-
-    /// True if a chain was still referenced.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        self.errno() == Some(libc::EBUSY) || self.stderr_has(&BUSY)
     }
 
     /// True if the object was there already.
@@ -187,7 +170,6 @@ const NO_TABLES: [&str; 4] = [
     "Protocol not available",
     "Address family not supported by protocol",
 ];
-const BUSY: [&str; 2] = ["Device or resource busy", "Too many links"];
 const EXISTS: [&str; 2] = ["Chain already exists", "File exists"];
 
 fn kernel_message(errno: i32, text: Option<&str>) -> String {

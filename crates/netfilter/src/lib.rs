@@ -8,13 +8,13 @@
 //!
 //! | Room | Owns |
 //! |---|---|
-//! | [`xt`], [`nft`], `batch`, `choice`, `hint`, `inventory` | data: rules of the two dialects, their canonical forms and text; what must be |
+//! | [`xt`], [`nft`], `batch`, `known` | data: rules of the two dialects, their canonical forms and text; what must be |
 //! | `plan` | what is still to be done, by comparing canonical forms |
 //! | `netlink` | the transport that talks to the kernel: encoding, listing, commit, [`conntrack`] |
 //! | `tool` | the transport that starts tools: quoting, listing, `iptables-restore`, `nft` |
 //! | `engine` | which transport, and how often it is tried |
 //!
-//! A room may import from those above it in this table, and from `netlink` and `tool` neither from the other.
+//! A room may import from those above it in this table; of `netlink` and `tool`, neither from the other.
 //!
 //! ```
 //! use cnibox_netfilter::xt::{Match, Protocol, Rule, Table, Target};
@@ -36,13 +36,9 @@
 //! changes nothing.
 
 mod batch;
-mod choice;
 mod engine;
 mod error;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
-mod hint;
-mod inventory;
+mod known;
 mod netlink;
 pub mod nft;
 mod plan;
@@ -50,12 +46,17 @@ mod tool;
 pub mod xt;
 
 pub use batch::{Batch, Change, NftChanges, Op, Owner, Position, RuleId, RuleInfo, TableRef, XtChanges};
-pub use choice::Choice;
-pub use engine::{Engine, if_any};
+pub use engine::{Choice, Engine, if_any};
 pub use error::{Error, Result};
-pub use hint::Hint;
-pub use inventory::Inventory;
+pub use known::{Hint, Inventory};
 pub use netlink::{conntrack, sweep};
 pub use plan::{Action, AnyRule, Step, Wanted};
 pub use tool::Flavour;
 pub use xt::Family;
+
+/// What fuzz targets call: other people's rules, as both transports read them.
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing {
+    pub use crate::netlink::read_rules;
+    pub use crate::tool::read_listing;
+}

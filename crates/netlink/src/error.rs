@@ -57,14 +57,7 @@ impl Error {
     /// The kernel's explanation (extended acknowledgement), for example
     /// `Can not enslave a bridge to a bridge`.
     pub fn kernel_text(&self) -> Option<&str> {
-        match self {
-            Self::Refused { kernel_text, .. } => kernel_text.as_deref(),
-            Self::LinkNotFound
-            | Self::Socket { .. }
-            | Self::DumpInterrupted
-            | Self::Decode { .. }
-            | Self::NoAnswer => None,
-        }
+        if let Self::Refused { kernel_text, .. } = self { kernel_text.as_deref() } else { None }
     }
 
     /// The link, route or rule does not exist (`ENODEV`, `ENOENT`, `ESRCH`).

@@ -45,6 +45,8 @@ pub struct Link {
     pub txqlen: u32,
     /// `ifalias`.
     pub alias: Option<String>,
+    /// Its other names (`altname`), which move with it to another namespace.
+    pub alternative_names: Vec<String>,
     /// What only links of this kind have.
     pub data: LinkData,
     /// Set if the link is a bridge port.

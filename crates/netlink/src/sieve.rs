@@ -118,6 +118,7 @@ const LINK: Table = &[
     (26, Inside(&[(AF_INET6, Inside(&[(2, Whole)]))])), // IFLA_AF_SPEC: IFLA_INET6_CONF
     (30, Whole),                                        // IFLA_PROMISCUITY
     (37, Whole),                                        // IFLA_LINK_NETNSID
+    (52, Inside(&[(53, Text)])),                        // IFLA_PROP_LIST: IFLA_ALT_IFNAME
     (54, Whole),                                        // IFLA_PERM_ADDRESS
 ];
 
@@ -286,6 +287,7 @@ mod tests {
             attribute(26, &attribute(AF_INET6, &attribute(2, &conf))),
             attribute(30, &7u32.to_ne_bytes()),
             attribute(37, &8u32.to_ne_bytes()),
+            attribute(52, &attribute(53, b"other\0")),
             attribute(54, &[2, 0, 0, 0, 0, 9]),
         ]);
         let want = Link {
@@ -304,6 +306,7 @@ mod tests {
             peer_netns_id: Some(8),
             txqlen: 5,
             alias: Some("alias".to_owned()),
+            alternative_names: vec!["other".to_owned()],
             data: LinkData::Vrf { table: 8 },
             bridge_port: Some(BridgePort { hairpin: true, isolated: false }),
             ipv6: Some(Ipv6Conf { accept_ra: 2, disabled: true }),

@@ -57,7 +57,6 @@ impl RuntimeConf {
     }
 
     /// Takes from what an earlier call said what this one does not say itself.
-    #[must_use]
     pub(crate) fn completed_from(&self, earlier: &Self) -> Self {
         let mut conf = self.clone();
         if conf.args.is_empty() {

@@ -2,6 +2,9 @@
 //! Text as Go's `fmt` package prints it, for messages that must equal the reference plugins'.
 
 use std::fmt::{self, Display, Write};
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
 
 /// `s` in double quotes as Go's `%q` prints it.
 pub fn quoted(s: &str) -> impl Display + '_ {
@@ -16,6 +19,20 @@ pub fn list<T: Display>(items: impl IntoIterator<Item = T>) -> String {
 /// A list of strings as Go's `%q` prints it: `["a" "b"]`.
 pub fn quoted_list<'a>(items: impl IntoIterator<Item = &'a str>) -> String {
     bracketed(items.into_iter().map(|item| quoted(item).to_string()))
+}
+
+/// What a pointer leads to, or `<nil>`.
+pub fn or_nil(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "<nil>".to_owned(), |value| value.to_string())
+}
+
+/// The mask of a network in hexadecimal, as Go prints `net.IPMask`.
+#[must_use]
+pub fn hex_mask(network: IpNetwork) -> String {
+    match network.mask() {
+        IpAddr::V4(mask) => format!("{:08x}", mask.to_bits()),
+        IpAddr::V6(mask) => format!("{:032x}", mask.to_bits()),
+    }
 }
 
 fn bracketed(items: impl Iterator<Item = String>) -> String {

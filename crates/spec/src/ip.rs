@@ -52,6 +52,19 @@ pub fn unmapped(network: IpNetwork) -> IpNetwork {
     IpNetwork::new(address, network.prefix().saturating_sub(96)).unwrap_or(network)
 }
 
+/// The network that an address is in: its bits behind the prefix cleared.
+#[must_use]
+pub fn subnet(address: IpNetwork) -> IpNetwork {
+    IpNetwork::new(address.network(), address.prefix()).unwrap_or(address)
+}
+
+/// Every address of a family.
+#[must_use]
+pub fn everywhere(is_ipv4: bool) -> IpNetwork {
+    let any = if is_ipv4 { Ipv4Addr::UNSPECIFIED.into() } else { IpAddr::from(Ipv6Addr::UNSPECIFIED) };
+    IpNetwork::new(any, 0).unwrap_or(any.into())
+}
+
 /// An optional address field: text, where an empty one means unset (Go's `net.IP`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetAddr(pub Option<IpAddr>);
@@ -126,5 +139,7 @@ mod tests {
         assert_eq!(first_host(parse_cidr("10.1.2.3/32").unwrap()), None);
         assert_eq!(broadcast(parse_cidr("10.1.2.3/24").unwrap()).unwrap().to_string(), "10.1.2.255");
         assert_eq!(broadcast(parse_cidr("10.1.2.3/31").unwrap()), None);
+        assert_eq!(subnet(parse_cidr("10.1.2.3/24").unwrap()).to_string(), "10.1.2.0/24");
+        assert_eq!([true, false].map(|v4| everywhere(v4).to_string()), ["0.0.0.0/0", "::/0"]);
     }
 }

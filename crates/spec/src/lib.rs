@@ -58,12 +58,17 @@ mod wire;
 pub use args::{Args, ArgsError};
 pub use code::{Code, ErrorObject};
 pub use decode::{DecodeError, decode, decode_embedding};
-pub use gostyle::{list, quoted, quoted_list};
+pub use gostyle::{hex_mask, list, or_nil, quoted, quoted_list};
 pub use hash::{sha512_prefix, shortened};
 pub use ident::{Attachment, ContainerId, IdentError, IfName, LiveAttachment, NetnsPath, NetworkName};
-pub use ip::{Cidr, IpParseError, NetAddr, broadcast, first_host, parse_cidr, parse_ip, unmapped};
+pub use ip::{
+    Cidr, IpParseError, NetAddr, broadcast, everywhere, first_host, parse_cidr, parse_ip, subnet, unmapped,
+};
 pub use json::{Json, JsonError};
 pub use result::{CniResult, Dns, Interface, IpConfig, Route};
 pub use verb::Verb;
 pub use version::{CniVersion, UnknownVersion, VersionError, VersionNumber};
-pub use wire::{ConvertError, PrevResultError, parse_result, print_error, print_passed_on, print_result};
+pub use wire::{
+    ConvertError, PrevResultError, check_expressible, parse_result, print_error, print_passed_on,
+    print_result,
+};

@@ -20,6 +20,14 @@ pub struct CniResult {
     pub dns: Dns,
 }
 
+impl CniResult {
+    /// The interface that the address is on; `None` if it is on none in particular, or on one that is not listed.
+    #[must_use]
+    pub fn interface_of(&self, ip: &IpConfig) -> Option<&Interface> {
+        self.interfaces.get(usize::try_from(ip.interface?).ok()?)
+    }
+}
+
 /// One network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {

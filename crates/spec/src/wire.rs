@@ -97,14 +97,21 @@ struct VersionOnly {
     cni_version: Option<String>,
 }
 
+/// Finds out whether `version` can express a result.
+///
+/// # Errors
+/// [`ConvertError`] when it cannot.
+pub fn check_expressible(version: CniVersion, result: &CniResult) -> Result<(), ConvertError> {
+    let needs_addresses = matches!(Shape::of(version), Shape::V0_2);
+    if needs_addresses && result.ips.is_empty() { Err(ConvertError::NoAddresses) } else { Ok(()) }
+}
+
 /// Prints a result for `version`: pretty, four spaces, no newline at the end, as the reference prints it.
 ///
 /// # Errors
-/// [`ConvertError`] when the version cannot express the result.
+/// Those of [`check_expressible`].
 pub fn print_result(version: CniVersion, result: &CniResult) -> Result<String, ConvertError> {
-    if matches!(Shape::of(version), Shape::V0_2) && result.ips.is_empty() {
-        return Err(ConvertError::NoAddresses);
-    }
+    check_expressible(version, result)?;
     Ok(print_passed_on(version, result))
 }
 

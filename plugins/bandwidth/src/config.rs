@@ -109,9 +109,6 @@ impl Shape {
 
 impl Config {
     /// Checks the configuration.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
         match input.verb {
             // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.

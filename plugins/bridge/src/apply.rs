@@ -249,7 +249,7 @@ fn address(
         if present.net == wanted {
             return Ok(());
         }
-        if !conflicts(present.net, wanted) {
+        if !plan::conflicts(present.net, wanted) {
             continue;
         }
         if !force {
@@ -285,11 +285,6 @@ fn address(
         rtnl.link_set_mac(device.index, mac).map_err(|error| ApplyError::PinMac(what, error))?;
     }
     Ok(())
-}
-
-/// A device has one IPv4 gateway, and IPv6 gateways whose networks do not overlap.
-fn conflicts(present: IpNetwork, wanted: IpNetwork) -> bool {
-    wanted.is_ipv4() || present.contains(wanted.ip()) || wanted.contains(present.ip())
 }
 
 /// Brings up the container's interface of an attachment without addresses.

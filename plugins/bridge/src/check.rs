@@ -200,9 +200,9 @@ fn check_layer3(
     };
     if !layer3.gateways.is_empty() {
         let present = sys.host()?.addrs(device.index, None)?;
-        let absent = |gateway: &&IpNetwork| !present.iter().any(|addr| addr.net == **gateway);
-        if let Some(address) = layer3.gateways.iter().find(absent) {
-            return Err(Drift::NoGateway { address: *address, device: device.name }.into());
+        let absent = |gateway: &IpNetwork| !present.iter().any(|addr| addr.net == *gateway);
+        if let Some(address) = layer3.lasting_gateways().find(absent) {
+            return Err(Drift::NoGateway { address, device: device.name }.into());
         }
     }
     match layer3.masquerade {

@@ -4,7 +4,7 @@
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
 use cnibox_spec::{ArgsError, Code, DecodeError, Dns, IdentError, IfName, PrevResultError, Verb};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, MasqueradeBackend};
+use cnibox_sys::{Backend, Coded, DnsShape, Failure, IpamShape, MacShape};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -50,7 +50,7 @@ pub struct Config {
 }
 
 /// Masquerade is wanted; `None` leaves the backend to the host.
-pub(crate) type MasqueradeChoice = Option<MasqueradeBackend>;
+pub(crate) type MasqueradeChoice = Option<Backend>;
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
@@ -207,7 +207,7 @@ impl Config {
             default_gateway: shape.default_gateway,
             force_address: shape.force_address,
             masquerade: (shape.masquerade && ipam.is_some())
-                .then(|| masquerade_choice(shape.masquerade_backend.as_deref(), adding))
+                .then(|| Backend::of_masquerade(shape.masquerade_backend.as_deref(), adding))
                 .transpose()?,
             mtu: u32::try_from(shape.mtu).ok().filter(|mtu| *mtu > 0),
             hairpin: shape.hairpin,
@@ -247,14 +247,6 @@ fn check_combinations(shape: &Shape, layer3: bool) -> Result<(), ConfigError> {
         return Err(ConfigError::HairpinAndPromisc);
     }
     Ok(())
-}
-
-/// An unknown backend stops ADD. DEL cleans every backend anyway.
-fn masquerade_choice(name: Option<&str>, adding: bool) -> Result<MasqueradeChoice, Failure> {
-    match MasqueradeBackend::parse(name) {
-        Err(error) if adding => Err(error.into()),
-        choice => Ok(choice.unwrap_or(None)),
-    }
 }
 
 /// `CNI_ARGS` < `args.cni.mac` < `runtimeConfig.mac`.

@@ -14,8 +14,8 @@ mod spoof;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::Link;
-use cnibox_spec::{CniResult, Interface, NetnsPath};
-use cnibox_sys::{Failure, ListLink, Mark, Masquerade, Stage, Sys, Txn, Veth, ensure_printable};
+use cnibox_spec::{CniResult, Interface, NetnsPath, check_expressible};
+use cnibox_sys::{Failure, ListLink, Mark, Masquerade, Stage, Sys, Txn, Veth};
 
 pub use config::Config;
 use plan::Layer3;
@@ -63,13 +63,17 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
         let bridge = tx.shared(|sys| apply::bridge(sys, &layer2.bridge))?;
         let veth = apply::veth(tx, &layer2)?;
         apply::attach(tx, &layer2, &veth, &bridge, &Mark::of(attachment).alias(Stage::Ready))?;
+        // Before the spoof check, whose names another attachment has, too, that lives in another namespace: an IPAM plugin
+        // that knows of it refuses this one.
+        let ipam = request.config.ipam.as_deref();
+        let ipam = ipam.map(|plugin| tx.ipam_add(plugin, &request.conf.version_text)).transpose()?;
         if layer2.spoof_check {
             apply::spoof_check(tx, &SpoofCheck::of(attachment), &veth)?;
         }
         let mut result = CniResult::default();
         let mut vlan_interface = None;
-        if let Some(plugin) = &request.config.ipam {
-            let layer3 = address(tx, request, plugin, &veth.pod)?;
+        if let Some(ipam) = ipam {
+            let layer3 = address(tx, request, ipam, &veth.pod)?;
             vlan_interface = layer3_host(tx, request, &layer3, &bridge)?;
             result = layer3.result;
         } else {
@@ -80,22 +84,25 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
         }
         let port =
             if layer2.up { tx.shared(|sys| apply::port_up(sys, &veth.host))? } else { veth.host.clone() };
+        if !result.ips.is_empty() {
+            let has_ipv6 = result.ips.iter().any(|ip| ip.address.is_ipv6());
+            tx.shared(|sys| sys.announce_again(&veth.pod, has_ipv6))?;
+        }
         let bridge = tx.shared(|sys| sys.host()?.link_by_index(bridge.index).map_err(Failure::from))?;
         result.interfaces = interfaces(&bridge, &port, &veth, netns);
         result.interfaces.extend(vlan_interface);
-        ensure_printable(request.conf.version, &result)?;
+        check_expressible(request.conf.version, &result)?;
         Ok(result)
     })
 }
 
-/// Gets addresses from the IPAM plugin and gives them to the container.
+/// Gives the container the addresses that the IPAM plugin has answered with.
 fn address(
     tx: &mut Txn<'_, '_>,
     request: &Request<'_, Config, AddArgs>,
-    plugin: &str,
+    ipam: CniResult,
     pod: &Link,
 ) -> Result<Layer3, Failure> {
-    let ipam = tx.ipam_add(plugin, &request.conf.version_text)?;
     let layer3 = plan::layer3(&request.config, &request.args.attachment.ifname, ipam)?;
     tx.shared(|sys| apply::pod(sys, &layer3, pod.index))?;
     Ok(layer3)

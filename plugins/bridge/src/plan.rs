@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cnibox_netlink::{BridgePort, BridgeVlan};
-use cnibox_spec::{CniResult, IfName, Interface, IpConfig, Route};
+use cnibox_spec::{CniResult, IfName, Interface, IpConfig, Route, everywhere};
 use cnibox_sys::{Failure, InterfacePlan, VethPlan};
 use ipnetwork::IpNetwork;
 
@@ -161,7 +161,7 @@ fn interfaces_for_index(ifname: &IfName) -> Vec<Interface> {
 fn add_default_routes(result: &mut CniResult) {
     let mut wanted: Vec<(IpNetwork, Option<IpAddr>)> = Vec::new();
     for ip in &result.ips {
-        let everywhere = default_network(ip.address.is_ipv4());
+        let everywhere = everywhere(ip.address.is_ipv4());
         if wanted.iter().all(|(network, _)| *network != everywhere) {
             wanted.push((everywhere, ip.gateway));
         }
@@ -187,15 +187,28 @@ fn replaces(given: &Route, default: &Route) -> bool {
     given.dst == default.dst && (given.gw.is_some() || in_main && alike)
 }
 
+impl Layer3 {
+    /// The gateway addresses that the host has in the end: one that is in a later one's way is replaced.
+    pub(crate) fn lasting_gateways(&self) -> impl Iterator<Item = IpNetwork> + '_ {
+        let lasts = |at: usize, gateway: IpNetwork| {
+            let mut later =
+                self.gateways.iter().skip(at + 1).filter(|later| later.is_ipv4() == gateway.is_ipv4());
+            later.all(|later| *later == gateway || !conflicts(gateway, *later))
+        };
+        let gateways = self.gateways.iter().copied().enumerate();
+        gateways.filter(move |(at, gateway)| lasts(*at, *gateway)).map(|(_, gateway)| gateway)
+    }
+}
+
+/// A device has one IPv4 gateway, and IPv6 gateways whose networks do not overlap.
+pub(crate) fn conflicts(present: IpNetwork, wanted: IpNetwork) -> bool {
+    wanted.is_ipv4() || present.contains(wanted.ip()) || wanted.contains(present.ip())
+}
+
 fn gateway_addresses(ips: &[IpConfig]) -> Vec<IpNetwork> {
     let of_family = |v4: bool| ips.iter().filter(move |ip| ip.address.is_ipv4() == v4);
     let with_prefix = |ip: &IpConfig| IpNetwork::new(ip.gateway?, ip.address.prefix()).ok();
     of_family(true).chain(of_family(false)).filter_map(with_prefix).collect()
-}
-
-fn default_network(v4: bool) -> IpNetwork {
-    let ip = if v4 { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
-    IpNetwork::new(ip, 0).unwrap_or_else(|_| IpNetwork::from(ip))
 }
 
 fn next_address(ip: IpAddr) -> IpAddr {

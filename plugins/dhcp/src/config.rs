@@ -88,9 +88,6 @@ pub(crate) struct OptionName(pub(crate) String);
 
 impl Config {
     /// The plugin's.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
         let shape: Shape = input.decode()?;
         Self::checked(shape.ipam)

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cnibox_spec::{CniResult, Dns, IpConfig, Route};
+use cnibox_spec::{CniResult, Dns, IpConfig, Route, everywhere};
 use dhcproto::v4::DhcpOption;
 use ipnetwork::{IpNetwork, Ipv4Network};
 use serde::{Deserialize, Serialize};
@@ -172,10 +172,8 @@ impl Lease {
             return self.classless.iter().filter_map(classless).collect();
         }
         let mut routes: Vec<_> = self.classful.iter().filter_map(classful).collect();
-        let default = IpNetwork::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0).ok();
-        if let (Some(router), Some(default)) = (self.routers.first(), default) {
-            routes.push(Route::new(default, Some(IpAddr::V4(*router))));
-        }
+        let by_router = |router: &Ipv4Addr| Route::new(everywhere(true), Some(IpAddr::V4(*router)));
+        routes.extend(self.routers.first().map(by_router));
         routes
     }
 

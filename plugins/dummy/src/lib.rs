@@ -87,7 +87,6 @@ impl Plugin for Dummy {
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { config, args, .. } = request;
-        sys.open_pod_named(&args.netns)?;
         let (result, link) = sys.check_interface(request.expected(config.ipam.as_deref(), WORDING))?;
         if !link.is_up() {
             return Err(DummyError::Down(link.name).into());

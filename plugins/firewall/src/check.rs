@@ -7,9 +7,11 @@ use cnibox_netfilter::xt::{Rule, Table};
 use cnibox_spec::list;
 use cnibox_sys::{Failure, Sys};
 
+use crate::apply::is_native;
 use crate::config::Backend;
+use crate::error::FirewallError;
+use crate::native;
 use crate::plan::{Desired, FORWARD_CHAIN, Placed};
-use crate::{FirewallError, is_native, native};
 
 /// Everything of the plan is there.
 ///

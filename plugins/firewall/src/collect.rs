@@ -9,7 +9,8 @@ use cnibox_harness::{GcArgs, Plugin, Request};
 use cnibox_spec::Attachment;
 use cnibox_sys::{Failure, Ledger, Record, Sys};
 
-use crate::{Config, Firewall, addresses, withdraw};
+use crate::detach::{addresses, withdraw};
+use crate::{Config, Firewall};
 
 /// Removes what belongs to attachments of the network that are not among the valid ones.
 ///

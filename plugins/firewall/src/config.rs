@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration: its serde shape and the checked form. Texts are the reference's.
 
+use std::net::IpAddr;
+
 use cnibox_harness::Input;
 use cnibox_netfilter::xt::is_chain_name;
 use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, Verb, quoted};
@@ -23,7 +25,6 @@ pub(crate) enum IngressPolicy {
 
 impl IngressPolicy {
     /// The value of `ingressPolicy`.
-    #[must_use]
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -70,6 +71,16 @@ impl Backend {
             Some(backend) => backend,
             None if firewalld::require_running(env).is_ok() => Self::Firewalld,
             None => Self::Iptables,
+        }
+    }
+
+    /// Whether the addresses go into a zone of firewalld: beside native rules, too, where it runs, since no accept of
+    /// another chain keeps its own from dropping.
+    pub(crate) fn uses_firewalld(self, env: &Env) -> bool {
+        match self {
+            Self::Firewalld => true,
+            Self::Nftables => firewalld::require_running(env).is_ok(),
+            Self::Iptables => false,
         }
     }
 }
@@ -139,10 +150,7 @@ struct Shape {
 
 impl Config {
     /// Decodes and checks the configuration for one verb.
-    ///
-    /// # Errors
-    /// The first thing that is wrong.
-    pub(crate) fn parse(input: &Input<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
         let shape: Shape = input.decode()?;
         let prev_result = match input.verb {
             Verb::Add | Verb::Check => input.conf.prev_result()?,
@@ -151,6 +159,11 @@ impl Config {
             Verb::Status | Verb::Gc => None,
         };
         shape.check(prev_result, input.verb)
+    }
+
+    /// All addresses of prevResult, whatever interface they are on.
+    pub(crate) fn host_addresses(&self) -> Vec<IpAddr> {
+        self.prev_result.iter().flat_map(|result| &result.ips).map(|ip| ip.address.ip()).collect()
     }
 }
 

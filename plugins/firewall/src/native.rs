@@ -14,13 +14,10 @@ use cnibox_netfilter::xt::Table;
 use cnibox_netfilter::{Batch, Family, Step, TableRef, if_any};
 use cnibox_sys::{Failure, Sys};
 
-use crate::FirewallError;
+use crate::error::FirewallError;
 use crate::plan::{self, Desired, FORWARD_CHAIN};
 
 /// The changes that make the plan true, with the accepts beside it in the form that the kernel can hold.
-///
-/// # Errors
-/// When the packet filter cannot be read.
 pub(crate) fn install(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Batch, Failure> {
     let mut batch = own(desired);
     let accepts = accepts_beside(desired, sys)?;
@@ -30,9 +27,6 @@ pub(crate) fn install(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Batch, F
 }
 
 /// What of the plan is missing: in iptables' table the accepts may be in either form.
-///
-/// # Errors
-/// When the packet filter cannot be read.
 pub(crate) fn missing(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Option<Step>, Failure> {
     let accepts = accepts_beside(desired, sys)?;
     let mut first_of = |batch: &Batch| {
@@ -83,9 +77,6 @@ fn has_forward_chain(family: Family, sys: &mut Sys<'_>) -> Result<bool, Failure>
 }
 
 /// Removes the rules of these addresses, of one family. Without the plugin's own table there are none.
-///
-/// # Errors
-/// What the packet filter refuses.
 pub(crate) fn remove(
     family: Family,
     addresses: &[IpAddr],

@@ -60,7 +60,6 @@ pub(crate) fn desired(config: &Config, result: &CniResult) -> Result<Vec<Desired
 }
 
 /// What is left to the packet filter where another backend has the addresses.
-#[must_use]
 pub(crate) fn policy_only(desired: Vec<Desired>) -> Vec<Desired> {
     let policies = desired.into_iter().filter(|family| !family.policy.is_empty());
     policies
@@ -103,7 +102,6 @@ impl Desired {
 }
 
 /// The changes that make all of it true.
-#[must_use]
 pub(crate) fn install(desired: &[Desired]) -> Batch {
     let mut batch = Batch::new();
     desired.iter().for_each(|family| family.install(&mut batch));
@@ -111,7 +109,6 @@ pub(crate) fn install(desired: &[Desired]) -> Batch {
 }
 
 /// The changes that remove the rules of these addresses.
-#[must_use]
 pub(crate) fn remove(addresses: impl IntoIterator<Item = IpAddr>) -> Batch {
     let mut batch = Batch::new();
     for ip in addresses {

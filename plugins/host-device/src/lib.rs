@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `host-device` plugin: lends a network device of the host to a container, and takes it back.
 //!
-//! Which device it was is noted in the ledger, and its name on the host is in its `ifalias` meanwhile. A device that a userspace driver (DPDK) has is no
-//! network interface, and only its addresses are managed.
+//! Which device it was is noted in the ledger, and its name on the host is in its `ifalias` meanwhile. A device that a
+//! userspace driver (DPDK) has is no network interface, and only its addresses are managed.
 
 mod bus;
 mod config;
@@ -11,8 +11,9 @@ mod find;
 mod loan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, IfName, Interface, NetnsPath, Verb};
-use cnibox_sys::{CheckWording, Failure, Ledger, PodPlan, Record, Sys, Txn, ensure_printable};
+use cnibox_netlink::Link;
+use cnibox_spec::{CniResult, IfName, Interface, NetnsPath, Verb, check_expressible};
+use cnibox_sys::{CheckWording, Failure, Ledger, PodPlan, Record, Sys, Txn};
 
 pub use config::Config;
 
@@ -53,14 +54,17 @@ impl Plugin for HostDevice {
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { config, args, .. } = request;
         let released = sys.ipam_forward(Verb::Del, config.ipam.as_deref());
-        let returned =
-            if config.dpdk { Ok(()) } else { take_back(sys, args.netns.as_ref(), &args.attachment.ifname) };
+        let returned = if config.dpdk {
+            Ok(())
+        } else {
+            let home = config.device.as_ref().and_then(|device| find::link(sys, device).ok());
+            take_back(sys, args.netns.as_ref(), &args.attachment.ifname, home.as_ref())
+        };
         Failure::collect([released, returned].into_iter().filter_map(Result::err))
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { config, args, .. } = request;
-        sys.open_pod_named(&args.netns)?;
         let expected = request.expected(config.ipam.as_deref(), CheckWording::of_any_kind());
         if config.dpdk {
             return sys.check_prev_result(&expected).map(drop);
@@ -83,8 +87,9 @@ impl Plugin for HostDevice {
         let mut failures = Vec::new();
         for Record { attachment, .. } in stale {
             sys.turn_begins(Self::NAME, &attachment);
-            let returned =
-                sys.del_begins(None).and_then(|netns| take_back(sys, netns.as_ref(), &attachment.ifname));
+            let returned = sys
+                .del_begins(None)
+                .and_then(|netns| take_back(sys, netns.as_ref(), &attachment.ifname, None));
             failures.extend(returned.err());
         }
         failures.extend(sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref()).err());
@@ -99,15 +104,20 @@ fn report_without_interface(mut result: CniResult, plan: &PodPlan<'_>) -> Result
     if let Some(dns) = plan.dns {
         result.dns = dns.clone();
     }
-    ensure_printable(plan.version, &result)?;
+    check_expressible(plan.version, &result)?;
     Ok(result)
 }
 
 /// With the namespace gone the kernel has already given the device back.
-fn take_back(sys: &mut Sys<'_>, netns: Option<&NetnsPath>, ifname: &IfName) -> Result<(), Failure> {
+fn take_back(
+    sys: &mut Sys<'_>,
+    netns: Option<&NetnsPath>,
+    ifname: &IfName,
+    home: Option<&Link>,
+) -> Result<(), Failure> {
     let Some(netns) = netns else { return Ok(()) };
     match sys.open_pod_named_if_present(netns)? {
-        Some(_) => loan::take_back(sys, ifname),
+        Some(_) => loan::take_back(sys, ifname, home),
         None => Ok(()),
     }
 }

@@ -9,7 +9,7 @@
 
 use std::os::fd::AsFd;
 
-use cnibox_netlink::{Error, Link, LinkChange};
+use cnibox_netlink::{Error, Link, LinkChange, Rtnl};
 use cnibox_netns::NetNs;
 use cnibox_spec::IfName;
 use cnibox_sys::{Coded, Failure, Place, PodNotOpen, Sys, Txn, UndoStep};
@@ -73,11 +73,13 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
 }
 
 /// Takes back the link that was lent as `ifname`, under its name on the host, where it stays down: nobody knows how it
-/// was. The container is open. What the ledger says counts; of a link that the reference lent, its alias.
+/// was. The container is open. What the ledger says counts; of a link that the reference lent, its alias. Where that leads
+/// to another name than that of the device at `home`, which is on the host, a link of a kind that a container can make is
+/// no loan.
 ///
 /// # Errors
 /// [`LoanError`]; the link is in the container then.
-pub(crate) fn take_back(sys: &mut Sys<'_>, ifname: &IfName) -> Result<(), Failure> {
+pub(crate) fn take_back(sys: &mut Sys<'_>, ifname: &IfName, home: Option<&Link>) -> Result<(), Failure> {
     let (lent, host_name) = match Device::noted(sys.notes()) {
         Some(device) => match find(sys, &device, ifname)? {
             Some(lent) => (lent, device.host_name),
@@ -91,7 +93,11 @@ pub(crate) fn take_back(sys: &mut Sys<'_>, ifname: &IfName) -> Result<(), Failur
                 return Ok(());
             }
             let host_name = lent.alias.clone().filter(|alias| !alias.is_empty());
-            (lent, host_name.ok_or_else(|| LoanError::NoAlias(ifname.to_string()))?)
+            let host_name = host_name.ok_or_else(|| LoanError::NoAlias(ifname.to_string()))?;
+            if lent.kind.is_some() && home.is_some_and(|home| home.name != host_name) {
+                return Ok(());
+            }
+            (lent, host_name)
         }
     };
     move_out(sys, &lent, &host_name)
@@ -137,7 +143,14 @@ fn move_out(sys: &mut Sys<'_>, lent: &Link, host_name: &str) -> Result<(), Failu
     if sys.host()?.link_by_name_if_present(host_name)?.is_some() {
         return Err(LoanError::HostNameTaken { host_name: own() }.into());
     }
+    let mut taken: Vec<&str> = vec![host_name];
+    for name in &lent.alternative_names {
+        if sys.host()?.link_by_name_if_present(name)?.is_some() {
+            taken.push(name);
+        }
+    }
     let rtnl = sys.rtnl(Place::Pod)?;
+    free_of_names(rtnl, lent, &taken)?;
     // Before Linux 6.2 only a link that is down changes its name; moving takes it down anyway.
     rtnl.link_set_down(lent.index)?;
     let mut home = LinkChange::new(lent.index);
@@ -157,6 +170,15 @@ fn move_out(sys: &mut Sys<'_>, lent: &Link, host_name: &str) -> Result<(), Failu
         stay(sys, lent)?;
     }
     Ok(moved.map_err(|source| LoanError::Return { host_name: own(), source })?)
+}
+
+/// The link loses the alternative names that are `taken`: they move along, the kernel lets no two links of a namespace have
+/// one name, and a container gives its links any.
+fn free_of_names(rtnl: &mut Rtnl, lent: &Link, taken: &[&str]) -> Result<(), Failure> {
+    for name in lent.alternative_names.iter().filter(|name| taken.contains(&name.as_str())) {
+        rtnl.link_alternative_name_del(lent.index, name)?;
+    }
+    Ok(())
 }
 
 /// The link stays in the container, as it was. The failure is what matters; DEL will be tried again.

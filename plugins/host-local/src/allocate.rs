@@ -199,9 +199,6 @@ fn candidate(
 }
 
 /// The first range set that has no address left.
-///
-/// # Errors
-/// The state cannot be read.
 pub(crate) fn exhausted_set<'a>(
     store: &mut Store,
     config: &'a Config,

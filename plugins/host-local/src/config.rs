@@ -174,7 +174,7 @@ impl Config {
     ///
     /// # Errors
     /// [`ConfigError`]; the same for every verb, but for ranges that come with an attachment.
-    pub(crate) fn load(input: &Input<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
         // The reference looks at no other field of the configuration here.
         let shape: Shape = decode(&input.conf.json)?;
         let ipam = shape.ipam.ok_or(ConfigError::MissingIpam)?;

@@ -14,9 +14,6 @@ use crate::error::FileError;
 const LIMIT: u64 = 1 << 20;
 
 /// Reads the file at `path`.
-///
-/// # Errors
-/// It cannot be opened or read.
 pub(crate) fn read(path: &Path) -> Result<Dns, FileError> {
     // A pipe that nobody writes to must not hang it either.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);

@@ -64,9 +64,6 @@ impl Store {
     }
 
     /// Opens and locks the state; `None` when there is none, which is then left so.
-    ///
-    /// # Errors
-    /// Those of [`Store::ensure`].
     pub(crate) fn open_if_present(path: &Path, terms: &Terms) -> Result<Option<Self>, StoreError> {
         let dir = StateDir::open_if_present(path)?;
         dir.map(|dir| Self::lock(dir, terms)).transpose()
@@ -192,9 +189,6 @@ impl Store {
     }
 
     /// Whether [`Store::reclaim_other_boots`] would release anything.
-    ///
-    /// # Errors
-    /// The files cannot be listed.
     pub(crate) fn has_reclaimable(&mut self) -> Result<bool, StoreError> {
         let dir = &self.dir;
         let mut taken = self.catalog.scan(dir)?.taken.iter();

@@ -62,7 +62,6 @@ impl Plugin for Ipvlan {
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { config, args, .. } = request;
-        sys.open_pod_named(&args.netns)?;
         let (result, link) = sys.check_interface(
             request.expected(config.ipam.as_deref(), CheckWording::of_kind("ipvlan", "ipvlan")),
         )?;

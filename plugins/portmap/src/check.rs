@@ -5,33 +5,19 @@ use cnibox_netfilter::xt::{Rule, Table};
 use cnibox_netfilter::{Engine, Family, RuleInfo, TableRef};
 use cnibox_spec::list;
 use cnibox_sys::{Failure, Sys};
-use thiserror::Error;
 
+use crate::error::{Drift, PortmapError};
 use crate::owner::Owner;
 use crate::plan::{Desired, Rules};
-use crate::{PortmapError, iptables, nftables, remove};
-
-/// What is not as ADD left it, in iptables' tables.
-#[derive(Debug, Error)]
-pub(crate) enum Drift {
-    #[error("chain {0} not found in iptables table nat")]
-    NoChain(String),
-    #[error("rule {rules} in chain {chain} not found in table nat")]
-    NoRule { rules: String, chain: String },
-    #[error("{0}")]
-    Unknown(#[from] cnibox_netfilter::Error),
-}
+use crate::{detach, iptables, nftables};
 
 /// Everything of the plan is there.
-///
-/// # Errors
-/// The first thing that is not.
 pub(crate) fn present(desired: &Desired, sys: &mut Sys<'_>) -> Result<(), Failure> {
     match &desired.rules {
         Rules::Iptables(layouts) => {
             for layout in layouts {
                 let engine = sys.engine()?;
-                let family = remove::name(layout.family);
+                let family = detach::name(layout.family);
                 compare(layout, engine).map_err(|drift| PortmapError::Drift { family, drift })?;
             }
         }

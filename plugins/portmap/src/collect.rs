@@ -13,10 +13,11 @@ use cnibox_netfilter::{Error, Family, TableRef, if_any};
 use cnibox_spec::{LiveAttachment, NetworkName};
 use cnibox_sys::{Failure, Ledger, Record, Sys};
 
+use crate::apply::is_iptables_only;
+use crate::detach::FAMILIES;
+use crate::error::PortmapError;
 use crate::owner::{DNAT_PREFIX, Owner, nft_comment, xt_comment_start};
-use crate::remove::FAMILIES;
-use crate::setup::is_iptables_only;
-use crate::{Portmap, PortmapError, iptables, nftables, remove};
+use crate::{Portmap, detach, iptables, nftables};
 
 /// Removes what belongs to containers of `network` that are not in `valid`.
 ///
@@ -33,7 +34,7 @@ pub(crate) fn stale(
     let forgotten: Vec<Owner> = stale.iter().map(|record| Owner::of(&record.attachment)).collect();
     for family in FAMILIES {
         if let Err(source) = from_iptables((network.as_str(), valid), &forgotten, family, sys) {
-            failures.push(PortmapError::Teardown { family: remove::name(family), source }.into());
+            failures.push(PortmapError::Teardown { family: detach::name(family), source }.into());
         }
     }
     failures.extend(stale.iter().filter_map(|record| from_nftables(record, sys).err()));
@@ -88,13 +89,13 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     let attachment = &record.attachment;
-    let others = remove::native_others(attachment, sys);
+    let others = detach::native_others(attachment, sys);
     let comment = nft_comment(attachment.container.as_str());
     if others.are_the_same() {
         return Ok(());
     }
     if !others.is_empty() {
-        return Failure::collect(remove::from_nftables(&comment, &others, sys));
+        return Failure::collect(detach::from_nftables(&comment, &others, sys));
     }
     for family in FAMILIES {
         let rules = if_any(sys.engine()?.rules(&nftables::table_ref(family), nftables::PORTS))?;
@@ -103,5 +104,5 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    Failure::collect(remove::from_nftables(&comment, &others, sys))
+    Failure::collect(detach::from_nftables(&comment, &others, sys))
 }

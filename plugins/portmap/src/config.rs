@@ -9,38 +9,13 @@ use std::net::IpAddr;
 use cnibox_harness::Input;
 use cnibox_netfilter::Family;
 use cnibox_netfilter::xt::{Protocol, is_chain_name};
-use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, Verb, list, parse_ip, quoted};
-use cnibox_sys::Coded;
+use cnibox_spec::{
+    CniResult, Code, DecodeError, Interface, IpConfig, PrevResultError, Verb, list, parse_ip, quoted,
+};
+use cnibox_sys::{Backend, Coded};
 use ipnetwork::IpNetwork;
 use serde::Deserialize;
 use thiserror::Error;
-
-/// Where rules are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backend {
-    /// The `nat` tables of iptables.
-    Iptables,
-    /// The native tables `cni_hostport`.
-    Nftables,
-}
-
-impl Backend {
-    /// The value of `backend`.
-    #[must_use]
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Iptables => "iptables",
-            Self::Nftables => "nftables",
-        }
-    }
-
-    pub(crate) const fn other(self) -> Self {
-        match self {
-            Self::Iptables => Self::Nftables,
-            Self::Nftables => Self::Iptables,
-        }
-    }
-}
 
 /// What marks packets that need masquerading (iptables backend only).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,13 +43,11 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// Whether the mapping is for addresses of `family`.
-    #[must_use]
     pub(crate) fn applies_to(&self, family: Family) -> bool {
         self.host_ip.is_none_or(|ip| Family::of(ip) == family)
     }
 
     /// The host address that packets must have been sent to.
-    #[must_use]
     pub(crate) fn destination(&self) -> Option<IpAddr> {
         self.host_ip.filter(|ip| !ip.is_unspecified())
     }
@@ -201,10 +174,7 @@ struct EntryShape {
 
 impl Config {
     /// Decodes and checks the configuration for one verb, in the reference's order.
-    ///
-    /// # Errors
-    /// The first thing that is wrong.
-    pub(crate) fn parse(input: &Input<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
         let shape: Shape = input.decode()?;
         let prev_result = match input.verb {
             Verb::Add | Verb::Check => input.conf.prev_result()?,
@@ -216,9 +186,6 @@ impl Config {
     }
 
     /// Refuses what `backend` cannot do. With an explicit backend this has been asked before.
-    ///
-    /// # Errors
-    /// [`ConfigError::ForeignOptions`], [`ConfigError::Protocol`].
     pub(crate) fn fits(&self, backend: Backend) -> Result<(), ConfigError> {
         let chain = matches!(self.marking, Marking::Chain(_));
         refuse_foreign(chain, [&self.conditions_v4, &self.conditions_v6], backend.name())?;
@@ -227,7 +194,6 @@ impl Config {
     }
 
     /// The words for one family.
-    #[must_use]
     pub(crate) fn conditions(&self, family: Family) -> &[String] {
         match family {
             Family::Ipv4 => &self.conditions_v4,
@@ -288,10 +254,7 @@ fn marking(bit: Option<i64>, chain: Option<String>, marks: bool) -> Result<Marki
 }
 
 fn known_backend(name: &str) -> Result<Backend, ConfigError> {
-    [Backend::Iptables, Backend::Nftables]
-        .into_iter()
-        .find(|backend| backend.name() == name)
-        .ok_or_else(|| ConfigError::UnknownBackend(name.to_owned()))
+    Backend::named(name).ok_or_else(|| ConfigError::UnknownBackend(name.to_owned()))
 }
 
 /// The reference takes every name but `iptables` for nftables here; what is unknown is refused afterwards.
@@ -369,15 +332,11 @@ fn refuse_escapes(words: &[String]) -> Result<(), ConfigError> {
 }
 
 /// The container's first address of each family: on `CNI_IFNAME` inside a sandbox, or on no interface in particular.
-#[must_use]
 pub(crate) fn container_addresses(result: &CniResult, ifname: &str) -> Vec<IpNetwork> {
-    let usable = |index: Option<i64>| {
-        let interface =
-            index.and_then(|index| usize::try_from(index).ok()).and_then(|i| result.interfaces.get(i));
-        interface.is_none_or(|interface| interface.name == ifname && !interface.sandbox.is_empty())
-    };
+    let is_ours = |interface: &Interface| interface.name == ifname && !interface.sandbox.is_empty();
+    let usable = |ip: &&IpConfig| result.interface_of(ip).is_none_or(is_ours);
     let first = |v4: bool| {
-        result.ips.iter().find(|ip| ip.address.is_ipv4() == v4 && usable(ip.interface)).map(|ip| ip.address)
+        result.ips.iter().filter(usable).map(|ip| ip.address).find(|address| address.is_ipv4() == v4)
     };
     [first(true), first(false)].into_iter().flatten().collect()
 }

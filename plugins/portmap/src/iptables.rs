@@ -8,10 +8,11 @@
 //! ```
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cnibox_netfilter::xt::{Address, Match, Protocol, Rule, Table, Target};
 use cnibox_netfilter::{Batch, Family, Owner as RulesOf, Position, RuleInfo};
+use cnibox_spec::everywhere;
 use ipnetwork::IpNetwork;
 
 use crate::config::{Config, Mapping, Marking};
@@ -45,7 +46,6 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// The layout for the mappings of `config` to `address`.
-    #[must_use]
     pub(crate) fn new(config: &Config, owner: &Owner, address: IpNetwork) -> Self {
         let family = Family::of(address.ip());
         let mut shared = if config.snat { masquerade_marked(&config.marking) } else { Vec::new() };
@@ -94,14 +94,12 @@ impl Layout {
 }
 
 /// The changes that remove everything of `owner` from one family.
-#[must_use]
 pub(crate) fn remove(owner: &Owner, family: Family) -> Batch {
     remove_chain(&owner.dnat_chain(), &owner.xt_comment(), family)
 }
 
 /// The changes that remove of the container's own chain `rules`, and of `entries` those of `owner` that lead to it for no
 /// port but theirs, where what else is in it is another attachment's.
-#[must_use]
 pub(crate) fn remove_apart(
     owner: &Owner,
     family: Family,
@@ -135,7 +133,6 @@ pub(crate) fn remove_apart(
 }
 
 /// The container's address that a rule of its own chain leads to.
-#[must_use]
 pub(crate) fn leads_to(rule: &Rule) -> Option<IpAddr> {
     if let Target::Dnat(to) = rule.target { Some(to.ip()) } else { None }
 }
@@ -153,7 +150,6 @@ fn ports(rule: &Rule) -> impl Iterator<Item = (Protocol, u16)> + '_ {
 }
 
 /// The changes that remove what versions of the reference before 0.8 left.
-#[must_use]
 pub(crate) fn remove_old(owner: &Owner, family: Family) -> Batch {
     let chain = owner.old_snat_chain();
     remove_entries_and_chain("CNI-HOSTPORT-SNAT", RulesOf::JumpsTo(chain.clone()), &chain, family)
@@ -161,7 +157,6 @@ pub(crate) fn remove_old(owner: &Owner, family: Family) -> Batch {
 
 /// The changes that remove a container's chain and what leads to it with this comment. While others lead there, it is
 /// somebody else's, too.
-#[must_use]
 pub(crate) fn remove_chain(chain: &str, comment: &str, family: Family) -> Batch {
     let entries = RulesOf::JumpsToWith { chain: chain.to_owned(), comment: comment.to_owned() };
     remove_entries_and_chain(TOP, entries, chain, family)
@@ -209,7 +204,7 @@ fn forward(config: &Config, mapping: &Mapping, address: IpNetwork) -> Vec<Rule> 
                 Marking::Chain(chain) => chain.clone(),
             })
         };
-        let hairpin = if config.masq_all { everywhere(address) } else { address };
+        let hairpin = if config.masq_all { everywhere(address.is_ipv4()) } else { address };
         rules.push(with(Some(Match::source(hairpin)), mark()));
         if address.is_ipv4() && !config.masq_all {
             rules.push(with(Some(Match::source(IpAddr::V4(Ipv4Addr::LOCALHOST))), mark()));
@@ -265,18 +260,11 @@ fn subject(rule: &Rule) -> Subject {
     subject
 }
 
-fn everywhere(address: IpNetwork) -> IpNetwork {
-    let unspecified: IpAddr =
-        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    IpNetwork::new(unspecified, 0).unwrap_or(address)
-}
-
 fn placed(chain: &str, matches: Vec<Match>, target: Target) -> Placed {
     Placed { chain: chain.to_owned(), rule: Rule::new(matches, target), at: Position::Tail }
 }
 
 /// The chain that a rule leads to.
-#[must_use]
 pub(crate) fn jump(rule: &Rule) -> Option<&str> {
     if let Target::Jump(chain) = &rule.target { Some(chain) } else { None }
 }

@@ -5,24 +5,25 @@
 //! Rules of a container are found by network and container ID alone, so DEL needs neither prevResult nor the ports,
 //! and cleans the tables of both backends. Chains that containers share stay.
 
+mod apply;
 mod check;
 mod collect;
 mod config;
+mod detach;
+mod error;
 mod iptables;
 mod nftables;
 mod others;
 mod owner;
 mod plan;
-mod remove;
-mod setup;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netfilter::{Family, TableRef, xt};
-use cnibox_spec::{CniResult, Code, Verb};
-use cnibox_sys::{Coded, Failure, Sys};
-use thiserror::Error;
+use cnibox_spec::{CniResult, Verb};
+use cnibox_sys::{Backend, Failure, Sys};
 
-use config::{Backend, ConfigError};
+use config::ConfigError;
+use error::PortmapError;
 
 pub use config::Config;
 use owner::Owner;
@@ -31,61 +32,13 @@ use plan::Desired;
 /// The plugin.
 pub struct Portmap;
 
-/// What can go wrong with a good configuration.
-#[derive(Debug, Error)]
-enum PortmapError {
-    #[error("unable to setup DNAT: {0}")]
-    Iptables(cnibox_netfilter::Error),
-    #[error("unable to setup DNAT: Chain '{0}' does not exist")]
-    MarkChain(String),
-    #[error("unable to set up nftables rules for port mappings: {0}")]
-    Nftables(cnibox_netfilter::Error),
-    #[error("unable to enable route_localnet: {0}")]
-    RouteLocalnet(cnibox_netns::sysctl::Error),
-    #[error("could not teardown {family} dnat: {source}")]
-    Teardown { family: &'static str, source: cnibox_netfilter::Error },
-    #[error("neither iptables nor ip6tables is usable, (iptables) {0}, (ip6tables) {1}")]
-    Unusable(cnibox_netfilter::Error, cnibox_netfilter::Error),
-    #[error("error deleting nftables rules: {0}")]
-    NftTeardown(cnibox_netfilter::Error),
-    #[error("could not check {family} dnat: {drift}")]
-    Drift { family: &'static str, drift: check::Drift },
-    #[error("missing hostport rules in {0:?} chain")]
-    MissingNative(&'static str),
-    #[error("port mappings cannot be set up: {0}")]
-    NotAvailable(cnibox_netfilter::Error),
-}
-
-impl Coded for PortmapError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Iptables(error) | Self::Nftables(error) | Self::NftTeardown(error)
-                if error.is_transient() =>
-            {
-                Code::TRY_AGAIN_LATER
-            }
-            Self::Teardown { source, .. } if source.is_transient() => Code::TRY_AGAIN_LATER,
-            Self::MarkChain(_) => Code::INVALID_CONFIG,
-            Self::NotAvailable(_) => Code::PLUGIN_NOT_AVAILABLE,
-            Self::Iptables(_)
-            | Self::Nftables(_)
-            | Self::RouteLocalnet(_)
-            | Self::Teardown { .. }
-            | Self::Unusable(..)
-            | Self::NftTeardown(_)
-            | Self::Drift { .. }
-            | Self::MissingNative(_) => Code::INTERNAL,
-        }
-    }
-}
-
 impl Plugin for Portmap {
     const NAME: &'static str = "portmap";
     const ROLE: Role = Role::Chained;
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
-        Config::parse(input).map_err(|error| prefixed(error, input.verb))
+        Config::new(input).map_err(|error| prefixed(error, input.verb))
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
@@ -94,12 +47,12 @@ impl Plugin for Portmap {
             return Ok(prev_result.clone());
         }
         let desired = desired(request, sys, Verb::Add)?;
-        setup::install(request, sys, &desired)?;
+        apply::install(request, sys, &desired)?;
         Ok(prev_result.clone())
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        remove::everything(request, sys)
+        detach::everything(request, sys)
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {

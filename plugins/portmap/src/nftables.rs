@@ -27,7 +27,6 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// The layout for the mappings of `config` to `address`.
-    #[must_use]
     pub(crate) fn new(config: &Config, owner: &Owner, address: IpNetwork) -> Self {
         let family = Family::of(address.ip());
         let comment = owner.nft_comment();
@@ -106,7 +105,6 @@ fn masquerade(ip: IpAddr, comment: &str) -> Vec<Rule> {
 
 /// The changes that remove every rule of a container from one family, whatever network it was made for: the rules do
 /// not say.
-#[must_use]
 pub(crate) fn remove(comment: &str, family: Family) -> Batch {
     let mut batch = Batch::new();
     let mut changes = batch.nft(table(family), TABLE);
@@ -118,9 +116,6 @@ pub(crate) fn remove(comment: &str, family: Family) -> Batch {
 }
 
 /// The same, without those that lead to an address which is another attachment's.
-///
-/// # Errors
-/// What the packet filter refuses.
 pub(crate) fn remove_apart(
     comment: &str,
     family: Family,
@@ -154,20 +149,17 @@ fn leads_to(rule: &Rule) -> Option<IpAddr> {
 }
 
 /// How many rules of [`PORTS`] each family got, as notes for this plugin's memory.
-#[must_use]
 pub(crate) fn notes(layouts: &[Layout]) -> Vec<String> {
     layouts.iter().map(|layout| format!("{} {}", table(layout.family).name(), layout.ports.len())).collect()
 }
 
 /// The number that [`notes`] has for a family.
-#[must_use]
 pub(crate) fn noted(notes: &[String], family: Family) -> usize {
     let number = |note: &String| note.strip_prefix(table(family).name())?.strip_prefix(' ')?.parse().ok();
     notes.iter().find_map(number).unwrap_or(0)
 }
 
 /// The table of a family.
-#[must_use]
 pub(crate) fn table_ref(family: Family) -> TableRef {
     TableRef::Nft(table(family), TABLE.to_owned())
 }

@@ -14,27 +14,23 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// The owner of an attachment's ports.
-    #[must_use]
     pub(crate) fn of(attachment: &Attachment) -> Self {
         let Attachment { network, container, .. } = attachment;
         Self { network: network.as_str().to_owned(), container: container.as_str().to_owned() }
     }
 
     /// The container's own iptables chain.
-    #[must_use]
     pub(crate) fn dnat_chain(&self) -> String {
         format!("{DNAT_PREFIX}{}", sha512_prefix(&[&self.network, &self.container], HASH_DIGITS))
     }
 
     /// The chain that versions of the reference before 0.8 made.
-    #[must_use]
     pub(crate) fn old_snat_chain(&self) -> String {
         format!("CNI-SN-{}", sha512_prefix(&[&self.network, &self.container], HASH_DIGITS))
     }
 
     /// The comment of the rules that lead into the chain. The reference cuts a long one and appends dots, of which
     /// iptables keeps as many as fit.
-    #[must_use]
     pub(crate) fn xt_comment(&self) -> String {
         let mut comment = format!("{}{}\"", xt_comment_start(&self.network), self.container);
         if comment.len() > XT_COMMENT_LIMIT {
@@ -46,20 +42,17 @@ impl Owner {
 
     /// The comment of native rules: the container's ID alone. One that is too long for `nft` is there by its beginning
     /// and its hash.
-    #[must_use]
     pub(crate) fn nft_comment(&self) -> String {
         nft_comment(&self.container)
     }
 }
 
 /// How the comments of all entry rules of a network begin. Names are plain, so nothing needs quoting.
-#[must_use]
 pub(crate) fn xt_comment_start(network: &str) -> String {
     format!("dnat name: \"{network}\" id: \"")
 }
 
 /// The native comment of a container.
-#[must_use]
 pub(crate) fn nft_comment(container: &str) -> String {
     if container.len() <= NFT_COMMENT_LIMIT {
         return container.to_owned();

@@ -6,8 +6,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use cnibox_netfilter::conntrack::Flow;
 use cnibox_netfilter::xt::Protocol;
 use cnibox_netfilter::{Batch, Family};
+use cnibox_sys::Backend;
 
-use crate::config::{Backend, Config, Mapping, container_addresses};
+use crate::config::{Config, Mapping, container_addresses};
 use crate::owner::Owner;
 use crate::{iptables, nftables};
 
@@ -35,7 +36,6 @@ pub(crate) enum Rules {
 
 impl Desired {
     /// The mappings of `config` to the container's addresses on `ifname`.
-    #[must_use]
     pub(crate) fn new(config: &Config, backend: Backend, owner: Owner, ifname: &str) -> Self {
         let addresses =
             config.prev_result.as_ref().map(|result| container_addresses(result, ifname)).unwrap_or_default();
@@ -53,7 +53,6 @@ impl Desired {
     }
 
     /// The backend whose rules they are.
-    #[must_use]
     pub(crate) const fn backend(&self) -> Backend {
         match self.rules {
             Rules::Iptables(_) => Backend::Iptables,
@@ -62,7 +61,6 @@ impl Desired {
     }
 
     /// The changes that install the rules.
-    #[must_use]
     pub(crate) fn install(&self) -> Batch {
         let mut batch = Batch::new();
         match &self.rules {
@@ -74,7 +72,6 @@ impl Desired {
 }
 
 /// Rules in iptables' form like those of any container, to ask the kernel about.
-#[must_use]
 pub(crate) fn sample(config: &Config) -> Batch {
     let mapping = Mapping {
         host_port: 1,
@@ -91,7 +88,6 @@ pub(crate) fn sample(config: &Config) -> Batch {
 }
 
 /// Known UDP flows keep going where they went, whatever the rules say now.
-#[must_use]
 pub(crate) fn udp_flows(mappings: &[Mapping], families: &[Family]) -> Vec<Flow> {
     let flow = |mapping: &Mapping, family: Family| Flow {
         family,

@@ -3,7 +3,7 @@
 
 use cnibox_harness::Input;
 use cnibox_spec::{Code, DecodeError, Dns, Verb};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MasqueradeBackend};
+use cnibox_sys::{Backend, Coded, DnsShape, Failure, IpamShape};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Whether to masquerade, and where if the configuration says so.
-    pub(crate) masquerade: Option<Option<MasqueradeBackend>>,
+    pub(crate) masquerade: Option<Option<Backend>>,
     /// MTU of both ends in bytes; `None` is the kernel's.
     pub(crate) mtu: Option<u32>,
     /// The IPAM plugin, without which ADD fails.
@@ -51,10 +51,8 @@ impl Config {
     /// Checks the configuration. An unknown backend stops ADD; DEL cleans every backend anyway.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
         let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
-        let choice = match MasqueradeBackend::parse(shape.masquerade_backend.as_deref()) {
-            Err(error) if shape.masquerade && input.verb == Verb::Add => return Err(error.into()),
-            choice => choice.unwrap_or(None),
-        };
+        let is_needed = shape.masquerade && input.verb == Verb::Add;
+        let choice = Backend::of_masquerade(shape.masquerade_backend.as_deref(), is_needed)?;
         Ok(Self {
             masquerade: shape.masquerade.then_some(choice),
             mtu: u32::try_from(shape.mtu).ok().filter(|mtu| *mtu > 0),

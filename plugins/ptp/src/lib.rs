@@ -10,8 +10,8 @@ mod config;
 mod plan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, Verb};
-use cnibox_sys::{CheckWording, Failure, Ledger, Mark, Masquerade, Sys, Txn, ensure_printable};
+use cnibox_spec::{CniResult, Verb, check_expressible};
+use cnibox_sys::{CheckWording, Failure, Ledger, Mark, Masquerade, Sys, Txn};
 
 pub use config::Config;
 
@@ -40,7 +40,6 @@ impl Plugin for Ptp {
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { config, args, .. } = request;
-        sys.open_pod_named(&args.netns)?;
         let (result, _) = sys.check_interface(request.expected(Some(config.ipam_name()), WORDING))?;
         if let Some(choice) = config.masquerade {
             sys.check_masquerade(&args.attachment, choice, &result.ips)?;
@@ -86,7 +85,7 @@ fn add(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<C
         let addresses: Vec<_> = peers.iter().map(|peer| peer.address).collect();
         tx.masquerade_add(&Masquerade::of(&args.attachment), choice, &addresses)?;
     }
-    ensure_printable(conf.version, &result)?;
+    check_expressible(conf.version, &result)?;
     Ok(result)
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use cnibox_harness::AddArgs;
 use cnibox_netlink::RouteSpec;
-use cnibox_spec::{CniResult, IfName, Interface};
+use cnibox_spec::{CniResult, IfName, Interface, subnet};
 use cnibox_sys::{Coded, Failure, InterfacePlan, ListLink, Veth, VethPlan};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
@@ -64,7 +64,7 @@ pub(crate) fn layer3(
 impl Peer {
     /// The route that the kernel gives the container with the address: it would look for the subnet on the pair.
     pub(crate) fn connected(&self, oif: u32) -> RouteSpec {
-        RouteSpec { oif: Some(oif), ..RouteSpec::new(self.subnet()) }
+        RouteSpec { oif: Some(oif), ..RouteSpec::new(subnet(self.address)) }
     }
 
     /// The container's routes: the gateway is on the pair, everything else of the subnet behind it.
@@ -77,7 +77,7 @@ impl Peer {
             ..RouteSpec::new(IpNetwork::from(self.gateway))
         };
         let to_subnet =
-            RouteSpec { oif: Some(oif), gw: Some(self.gateway), src, ..RouteSpec::new(self.subnet()) };
+            RouteSpec { oif: Some(oif), gw: Some(self.gateway), src, ..RouteSpec::new(subnet(self.address)) };
         [to_gateway, to_subnet]
     }
 
@@ -88,10 +88,6 @@ impl Peer {
             scope: Some(SCOPE_HOST),
             ..RouteSpec::new(IpNetwork::from(self.address.ip()))
         }
-    }
-
-    fn subnet(&self) -> IpNetwork {
-        IpNetwork::new(self.address.network(), self.address.prefix()).unwrap_or(self.address)
     }
 }
 

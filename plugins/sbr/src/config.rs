@@ -69,9 +69,6 @@ struct Shape {
 
 impl Config {
     /// Checks the configuration. DEL uses the table, and prevResult where it can be read.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
         let shape: Shape = input.decode()?;
         match input.verb {

@@ -46,9 +46,6 @@ impl NetnsLock {
 
     /// The same for DEL, which the container must not keep from working: `None` if it tries. No other call chooses a table
     /// by what DEL does.
-    ///
-    /// # Errors
-    /// The file cannot be opened or locked.
     pub(crate) fn take_if_free(path: &str) -> Result<Option<Self>, LockError> {
         Self::within(path, SHORT_PATIENCE)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use cnibox_netlink::{Route, RouteSpec, RuleSpec};
-use cnibox_spec::{CniResult, IpConfig};
+use cnibox_spec::{CniResult, IpConfig, everywhere};
 use ipnetwork::IpNetwork;
 
 use crate::config::Config;
@@ -23,11 +23,7 @@ pub(crate) struct Address {
 
 /// The interface's addresses. One that belongs to no interface belongs to this one.
 pub(crate) fn addresses(previous: &CniResult, ifname: &str, config: &Config) -> Vec<Address> {
-    let ours = |ip: &&IpConfig| {
-        let interface = ip.interface.and_then(|index| usize::try_from(index).ok());
-        let interface = interface.and_then(|index| previous.interfaces.get(index));
-        interface.is_none_or(|interface| interface.name == ifname)
-    };
+    let ours = |ip: &&IpConfig| previous.interface_of(ip).is_none_or(|interface| interface.name == ifname);
     let address = |ip: &IpConfig| {
         let own = ip.address.ip();
         let fixed = config.gateways.iter().copied().find(|gateway| gateway.is_ipv4() == own.is_ipv4());
@@ -49,10 +45,13 @@ impl Address {
 
     /// The default route of the address's table.
     pub(crate) fn default_route(&self, table: u32, oif: u32) -> Option<RouteSpec> {
-        let any: IpAddr = if self.ip.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-        let dst = IpNetwork::new(any, 0).ok()?;
         let gw = Some(self.gateway?);
-        Some(RouteSpec { gw, oif: Some(oif), table: Some(table), ..RouteSpec::new(dst) })
+        Some(RouteSpec {
+            gw,
+            oif: Some(oif),
+            table: Some(table),
+            ..RouteSpec::new(everywhere(self.ip.is_ipv4()))
+        })
     }
 
     /// Whether a route of the interface is copied into the address's table: one of its subnet, or one that names

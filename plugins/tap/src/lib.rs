@@ -47,7 +47,6 @@ impl Plugin for Tap {
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { config, args, .. } = request;
-        sys.open_pod_named(&args.netns)?;
         let (result, _) = sys
             .check_interface(request.expected(config.ipam.as_deref(), CheckWording::of_kind("tun", "tap")))?;
         sys.check_layer3(&args.attachment.ifname, &result)

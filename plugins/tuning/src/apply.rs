@@ -3,15 +3,14 @@
 
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{Error, LinkChange};
-use cnibox_netns::sysctl;
 use cnibox_spec::CniResult;
-use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo};
+use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, UndoStep};
 use thiserror::Error as ThisError;
 
 use crate::allowlist;
 use crate::backup::{Backup, BackupFile};
 use crate::config::{Config, LinkPlan};
-use crate::sysctls::SysctlName;
+use crate::sysctls::{SysctlError, SysctlName};
 
 /// What the kernel refused.
 #[derive(Debug, ThisError)]
@@ -32,9 +31,7 @@ pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> 
     }
     sys.open_pod(&args.netns)?;
     Txn::run(sys, |tx| {
-        for (name, value) in &sysctls {
-            write(tx, name, value)?;
-        }
+        set(tx, &sysctls)?;
         if config.link.is_empty() {
             return Ok(());
         }
@@ -44,15 +41,35 @@ pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> 
     })
 }
 
-fn write(tx: &mut Txn<'_, '_>, name: &SysctlName, value: &str) -> Result<(), Failure> {
-    // What cannot be read (some sysctls are actions) cannot be taken back either.
-    let before = tx.sys().inside(Place::Pod, || sysctl::read(name.as_str()))?;
-    let work = |sys: &mut Sys<'_>| Ok::<_, Failure>(sys.inside(Place::Pod, || name.write(value))??);
-    match before {
-        Ok(before) => {
-            tx.step(Undo::Sysctl { place: Place::Pod, name: name.as_str().to_owned(), value: before }, work)
-        }
-        Err(_) => tx.shared(work),
+/// Sets sysctls in their order, all of them in one stay in the namespace: entering it costs more than a sysctl does.
+fn set(tx: &mut Txn<'_, '_>, sysctls: &[(SysctlName, &str)]) -> Result<(), Failure> {
+    if sysctls.is_empty() {
+        return Ok(());
+    }
+    let mut former = Former::default();
+    let all = || sysctls.iter().try_for_each(|(name, value)| former.replace(name, value));
+    let outcome = tx.shared(|sys| sys.inside(Place::Pod, all))?;
+    tx.risky_step(former, |_| outcome)
+}
+
+/// What sysctls were before they were replaced, oldest first. Of those that cannot be read (some are actions) nothing is
+/// known, so they are not taken back.
+#[derive(Debug, Default)]
+struct Former(Vec<(SysctlName, String)>);
+
+impl Former {
+    fn replace(&mut self, name: &SysctlName, value: &str) -> Result<(), SysctlError> {
+        self.0.extend(name.replace(value)?.map(|before| (name.clone(), before)));
+        Ok(())
+    }
+}
+
+impl UndoStep for Former {
+    fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        // Each is tried: one that fails keeps none of the others from what it was.
+        let restore = || self.0.iter().rev().filter_map(|(name, value)| name.replace(value).err());
+        let failures: Vec<_> = sys.inside(Place::Pod, || restore().collect())?;
+        Failure::collect(failures.into_iter().map(Failure::from))
     }
 }
 

@@ -37,16 +37,20 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     let Request { config, args, .. } = request;
     let ifname = args.attachment.ifname.as_str();
     sys.open_pod(&args.netns)?;
-    for (key, wanted) in &config.sysctls.0 {
-        let name = SysctlName::new(key, ifname)?;
-        let found = sys.inside(Place::Pod, || name.read())??;
-        if found != *wanted {
-            let file = name.path().display().to_string();
-            return Err(Drift::Sysctl { file, wanted: wanted.clone(), found }.into());
-        }
-    }
+    let as_wanted = |(key, wanted): &(String, String)| is_set(&SysctlName::new(key, ifname)?, wanted);
+    // All of them in one stay in the namespace: entering it costs more than a sysctl does.
+    sys.inside(Place::Pod, || config.sysctls.0.iter().try_for_each(as_wanted))??;
     let link = sys.rtnl(Place::Pod)?.link_by_name(ifname).map_err(|_| Drift::NoLink(ifname.to_owned()))?;
     Ok(drift(&config.link, &config.mac_text, &link).map_or(Ok(()), Err)?)
+}
+
+fn is_set(name: &SysctlName, wanted: &str) -> Result<(), Failure> {
+    let found = name.read()?;
+    if found == wanted {
+        return Ok(());
+    }
+    let file = name.path().display().to_string();
+    Err(Drift::Sysctl { file, wanted: wanted.to_owned(), found }.into())
 }
 
 fn drift(plan: &LinkPlan, mac_text: &str, link: &Link) -> Option<Drift> {

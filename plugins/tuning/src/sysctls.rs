@@ -3,8 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use cnibox_netns::errno::io_text;
@@ -97,7 +98,7 @@ impl Coded for SysctlError {
     }
 }
 
-/// A sysctl in the form of `cnibox_netns::sysctl`, `net/...`.
+/// A sysctl as its path below `/proc/sys`, `net/...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SysctlName(String);
 
@@ -117,24 +118,27 @@ impl SysctlName {
         Ok(Self(parts.join("/")))
     }
 
-    /// For `cnibox_netns::sysctl`.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The file.
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from("/proc/sys").join(&self.0)
     }
 
-    /// Writes the value in one piece. It is not read back: some sysctls cannot be read (`net.ipv4.route.flush`).
+    /// Writes the value in one piece, and says what it was if that can be read (some sysctls are actions:
+    /// `net.ipv4.route.flush`). The file is opened once, which is most of the cost, and not read back.
     ///
     /// # Errors
     /// [`SysctlError::Io`].
-    pub(crate) fn write(&self, value: &str) -> Result<(), SysctlError> {
-        let mut file =
-            OpenOptions::new().write(true).truncate(true).open(self.path()).map_err(self.failed("open"))?;
-        file.write_all(value.as_bytes()).map_err(self.failed("write"))
+    pub(crate) fn replace(&self, value: &str) -> Result<Option<String>, SysctlError> {
+        let file = match OpenOptions::new().read(true).write(true).open(self.path()) {
+            Ok(file) => file,
+            // Not even root opens what nobody may read: `test_perm` in fs/proc/proc_sysctl.c.
+            Err(_) => OpenOptions::new().write(true).open(self.path()).map_err(self.failed("open"))?,
+        };
+        let before = text_of(&file).ok();
+        // From the beginning: sysctls take nothing that begins elsewhere (`sysctl_writes_strict` in
+        // Documentation/admin-guide/sysctl/kernel.rst).
+        file.write_all_at(value.as_bytes(), 0).map_err(self.failed("write"))?;
+        Ok(before)
     }
 
     /// The value without its line end.
@@ -142,17 +146,21 @@ impl SysctlName {
     /// # Errors
     /// [`SysctlError::Io`].
     pub(crate) fn read(&self) -> Result<String, SysctlError> {
-        let mut raw = Vec::new();
-        let mut file = OpenOptions::new().read(true).open(self.path()).map_err(self.failed("open"))?;
-        file.read_to_end(&mut raw).map_err(self.failed("read"))?;
-        let text = String::from_utf8_lossy(&raw);
-        Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
+        let file = OpenOptions::new().read(true).open(self.path()).map_err(self.failed("open"))?;
+        text_of(&file).map_err(self.failed("read"))
     }
 
     fn failed(&self, operation: &'static str) -> impl FnOnce(io::Error) -> SysctlError {
         let path = self.path();
         move |source| SysctlError::Io { operation, path, source }
     }
+}
+
+fn text_of(mut file: &File) -> io::Result<String> {
+    let mut raw = Vec::new();
+    file.read_to_end(&mut raw)?;
+    let text = String::from_utf8_lossy(&raw);
+    Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ fn an_add_that_fails_at_any_step_leaves_nothing() {
             assert_eq!(net.run_in(&pod, "sysctl", &["-n", "net.ipv4.conf.eth0.log_martians"]), "0\n");
             step += 1;
         }
-        assert_eq!(step, 6, "two sysctls, the note, the backup, the interface");
+        assert_eq!(step, 6, "before and behind the sysctls, the note, the backup, the interface");
     });
 }
 
@@ -85,9 +85,13 @@ fn what_the_kernel_refuses_is_taken_back() {
         assert_eq!(TUNING.failure("ADD", &pod, &bad), "invalid argument");
         before.assert_same(&inside(net, &pod));
         assert!(!Path::new(&backup(&pod)).exists());
-        let bad = conf(&pod, &json!({"sysctl": {"net.ipv4.conf.all.nonsense": "1"}}));
-        let file = "/proc/sys/net/ipv4/conf/all/nonsense";
+        // One by two names, one that nobody may read, one that is none.
+        let sysctls = json!({"net.ipv4.conf.IFNAME.log_martians": "1", "net.ipv4.conf.eth0.log_martians": "2",
+            "net.ipv4.route.flush": "1", "net.ipv4.tcp_nonsense": "1"});
+        let bad = conf(&pod, &json!({"sysctl": sysctls}));
+        let file = "/proc/sys/net/ipv4/tcp_nonsense";
         assert_eq!(TUNING.failure("ADD", &pod, &bad), format!("open {file}: no such file or directory"));
+        assert_eq!(net.run_in(&pod, "sysctl", &["-n", "net.ipv4.conf.eth0.log_martians"]), "0\n");
     });
 }
 

@@ -53,7 +53,6 @@ impl Plugin for Vlan {
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { config, args, .. } = request;
-        sys.open_pod_named(&args.netns)?;
         let (result, link) = sys.check_interface(request.expected(Some(config.ipam_name()), WORDING))?;
         sys.parent(config.place, Some(&config.master))?;
         check_settings(&link, config)?;

@@ -49,9 +49,6 @@ struct Shape {
 
 impl Config {
     /// Checks the configuration.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
         let shape: Shape = input.decode()?;
         if input.verb == Verb::Gc {

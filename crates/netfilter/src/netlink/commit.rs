@@ -10,7 +10,7 @@ use super::xt::Form;
 use super::{nft, xt};
 use crate::batch::{Position, RuleId, TableRef};
 use crate::error::{Error, Result};
-use crate::hint::Hint;
+use crate::known::Hint;
 use crate::plan::{Action, AnyRule, Canon, Step, Wanted};
 
 /// Commits the steps if the ruleset still is of this generation, and says where rules were put in chains that were there

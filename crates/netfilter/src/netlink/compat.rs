@@ -65,9 +65,6 @@ pub(crate) fn needs_module(extensions: &BTreeSet<Extension>, module: &str) -> bo
 
 impl Socket {
     /// The first of the kernel's parts that is missing for these extensions, by the name of its module.
-    ///
-    /// # Errors
-    /// When the kernel cannot be asked.
     pub(crate) fn lacks(&mut self, extensions: &BTreeSet<Extension>) -> Result<Option<String>> {
         let count = u32::try_from(extensions.len()).unwrap_or(u32::MAX);
         let first = self.sequence(count);

@@ -31,6 +31,19 @@ pub(crate) mod base {
     pub(crate) const TRANSPORT: u32 = 2;
 }
 
+/// Where fields are in their headers, in bytes.
+pub(crate) mod offset {
+    pub(crate) const ETHER_SOURCE: u32 = 6;
+    pub(crate) const IPV4_PROTOCOL: u32 = 9;
+    /// Of TCP, UDP and all others that have ports.
+    pub(crate) const DESTINATION_PORT: u32 = 2;
+
+    /// Source and destination address.
+    pub(crate) fn addresses(is_ipv4: bool) -> (u32, u32) {
+        if is_ipv4 { (12, 16) } else { (8, 24) }
+    }
+}
+
 pub(crate) const CMP_EQ: u32 = 0;
 pub(crate) const CMP_NEQ: u32 = 1;
 pub(crate) const REG_1: u32 = 1;
@@ -78,6 +91,16 @@ pub(crate) enum Expr<'a> {
 }
 
 impl<'a> Expr<'a> {
+    /// Compares what is in the first register.
+    pub(crate) fn compare(negated: bool, data: impl Into<Bytes<'a>>) -> Self {
+        Self::Cmp { sreg: REG_1, op: if negated { CMP_NEQ } else { CMP_EQ }, data: data.into() }
+    }
+
+    /// Loads the destination port into the first register.
+    pub(crate) fn load_destination_port() -> Self {
+        Self::Payload { base: base::TRANSPORT, offset: offset::DESTINATION_PORT, len: 2, dreg: REG_1 }
+    }
+
     fn parse(name: &'a [u8], data: &'a [u8]) -> Option<Self> {
         let number = |kind| attr::be32(data, kind);
         let text = |kind| text(find_attr(data, kind)?).map(Cow::Borrowed);
@@ -221,15 +244,17 @@ fn push_one<P: Pusher>(element: PushExprAttrs<P>, expr: &Expr<'_>) -> P {
             let data = element.nested_data_target().push_name_bytes(name.as_bytes()).push_rev(*rev);
             data.push_info(info).end_nested().end_nested()
         }
-        // the generated encoder lacks it
-        Expr::Masquerade { .. } => {
-            let mut element = element.push_name_bytes(b"masq");
-            let start = push_nested_header(element.as_vec_mut(), attr::EXPR_DATA);
-            finalize_nested_header(element.as_vec_mut(), start);
-            element.end_nested()
-        }
+        Expr::Masquerade { .. } => push_masquerade(element),
         Expr::Other => element.end_nested(),
     }
+}
+
+/// The generated encoder lacks it.
+fn push_masquerade<P: Pusher>(element: PushExprAttrs<P>) -> P {
+    let mut element = element.push_name_bytes(b"masq");
+    let start = push_nested_header(element.as_vec_mut(), attr::EXPR_DATA);
+    finalize_nested_header(element.as_vec_mut(), start);
+    element.end_nested()
 }
 
 fn push_verdict<P: Pusher>(data: PushDataAttrs<P>, verdict: &Verdict<'_>) -> P {
@@ -265,7 +290,6 @@ pub(crate) fn cut_nul(bytes: &[u8]) -> &[u8] {
 /// that the prefix covers, with a mask if it ends within a byte.
 pub(crate) fn push_address(exprs: &mut Vec<Expr<'_>>, offset: u32, net: IpNetwork, negated: bool) {
     let (address, prefix) = (octets(net.ip()), net.prefix());
-    let op = if negated { CMP_NEQ } else { CMP_EQ };
     let whole = usize::from(prefix / 8);
     let aligned = prefix.is_multiple_of(8) && whole > 0;
     let len = if aligned { whole } else { address.len() };
@@ -281,7 +305,7 @@ pub(crate) fn push_address(exprs: &mut Vec<Expr<'_>>, offset: u32, net: IpNetwor
             mask: mask.into(),
         });
     }
-    exprs.push(Expr::Cmp { sreg: REG_1, op, data: data.into() });
+    exprs.push(Expr::compare(negated, data));
 }
 
 /// The network that such a comparison is about.
@@ -298,6 +322,11 @@ pub(crate) fn address(data: &[u8], is_ipv4: bool) -> Option<IpAddr> {
     let mut bytes = [0; 16];
     bytes.get_mut(..data.len())?.copy_from_slice(data);
     Some(if is_ipv4 { bytes.first_chunk::<4>().copied()?.into() } else { bytes.into() })
+}
+
+/// A port in network byte order.
+pub(crate) fn port(data: &[u8]) -> Option<u16> {
+    data.first_chunk().copied().map(u16::from_be_bytes)
 }
 
 /// The bytes of an address.

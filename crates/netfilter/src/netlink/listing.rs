@@ -165,10 +165,19 @@ pub(super) fn handle(message: &Message<'_>) -> Option<u64> {
     bytes.first_chunk().copied().map(u64::from_be_bytes)
 }
 
-/// The rules of a datagram.
+/// Reads a datagram of the kernel's as rules of either dialect.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn listed_in(datagram: &[u8], table: &TableRef) -> impl Iterator<Item = Listed> {
-    super::socket::messages(datagram).filter_map(move |message| listed(&message, table))
+pub fn read_rules(datagram: &[u8]) {
+    let tables = [
+        TableRef::Xt(crate::xt::Family::Ipv4, crate::xt::Table::Nat),
+        TableRef::Xt(crate::xt::Family::Ipv6, crate::xt::Table::Filter),
+        TableRef::Nft(crate::nft::Family::Inet, "table".to_owned()),
+        TableRef::Nft(crate::nft::Family::Bridge, "nat".to_owned()),
+    ];
+    for table in tables {
+        let messages = super::socket::messages(datagram);
+        messages.filter_map(|message| listed(&message, &table)).for_each(|rule| drop(rule.info()));
+    }
 }
 
 fn listed(message: &Message<'_>, table: &TableRef) -> Option<Listed> {

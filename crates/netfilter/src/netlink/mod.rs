@@ -23,6 +23,6 @@ pub(crate) use commit::commit;
 pub(crate) use compat::{Extension, extensions, needs_module};
 pub use limbo::sweep;
 #[cfg(feature = "fuzzing")]
-pub(crate) use listing::listed_in;
+pub use listing::read_rules;
 pub(crate) use socket::Socket;
 pub(crate) use xt::Form;

@@ -4,6 +4,7 @@
 //! This room is data: it must never know how a rule is encoded for the kernel, which tool writes it, or what is on the host.
 
 mod canon;
+mod from_xt;
 mod parse;
 mod text;
 

@@ -25,8 +25,7 @@ pub use step::{Action, Step};
 
 use crate::batch::{Op, Owner, Position, RuleId, TableRef};
 use crate::error::Result;
-use crate::hint::Hint;
-use crate::inventory::Inventory;
+use crate::known::{Guard, Hint, Inventory, Known};
 use crate::nft::Chain;
 use names::{builtin, check_chain, check_comment};
 use view::{Rules, View};
@@ -49,7 +48,10 @@ pub(crate) trait Reader {
         table: &TableRef,
         chain: &str,
         visit: &mut dyn FnMut(Listed) -> ControlFlow<()>,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        let _ended_early = self.rules(table, chain)?.into_iter().try_for_each(visit);
+        Ok(())
+    }
     /// True if the chain has this rule, which has no canonical form.
     fn holds(&mut self, table: &TableRef, chain: &str, wanted: &Wanted) -> Result<bool>;
 }
@@ -61,30 +63,6 @@ pub(crate) enum Uses {
     RulesAndJumps(u32),
     /// To be asked for.
     Unknown,
-}
-
-/// Whether the steps will be refused when anything has changed since the planner looked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guard {
-    /// They are: what was seen is what there is.
-    Generation,
-    /// They are not: others' rules may have come.
-    Nothing,
-}
-
-/// What is known before anything is read.
-#[derive(Clone, Copy)]
-pub(crate) struct Known<'k> {
-    /// Where rules that are to go are looked for before all are read.
-    pub(crate) hints: &'k [Hint],
-    pub(crate) guard: Guard,
-    /// What chains hold at most.
-    pub(crate) inventory: Option<&'k Inventory>,
-}
-
-impl Known<'_> {
-    /// Nothing is.
-    pub(crate) const NOTHING: Self = Self { hints: &[], guard: Guard::Nothing, inventory: None };
 }
 
 /// What is to be done.

@@ -50,16 +50,6 @@ impl Reader for Memory {
         Ok(self.chains.get(chain).and_then(|rules| rules.iter().find(|rule| rule.id == *id)).cloned())
     }
 
-    fn scan(
-        &mut self,
-        table: &TableRef,
-        chain: &str,
-        visit: &mut dyn FnMut(Listed) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let _ended_early = self.rules(table, chain)?.into_iter().try_for_each(visit);
-        Ok(())
-    }
-
     fn holds(&mut self, _: &TableRef, _: &str, _: &Wanted) -> Result<bool> {
         Ok(false)
     }

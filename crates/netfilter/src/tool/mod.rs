@@ -11,7 +11,6 @@ mod script;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -106,16 +105,6 @@ impl Reader for Tool {
         Ok(None)
     }
 
-    fn scan(
-        &mut self,
-        table: &TableRef,
-        chain: &str,
-        visit: &mut dyn FnMut(Listed) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let _ended_early = self.rules(table, chain)?.into_iter().try_for_each(visit);
-        Ok(())
-    }
-
     /// The tool cannot tell which of the listed rules it found.
     fn holds(&mut self, table: &TableRef, chain: &str, wanted: &Wanted) -> Result<bool> {
         let AnyRule::Xt(rule) = wanted.rule() else { return Ok(false) };
@@ -147,11 +136,18 @@ fn listed(line: &[u8], family: Family) -> Option<Listed> {
     })
 }
 
-/// What deletes the rule of a listed line, if that can be written.
+/// Reads lines of `iptables -S`, and writes those that would delete the rules.
+///
+/// # Panics
+/// When a rule becomes more than the one line that deletes it.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn deletion(listed_line: &[u8]) -> Option<String> {
-    let id = listed(listed_line, Family::Ipv4)?.info().id;
-    line(&Action::DeleteRule { chain: "CHAIN".to_owned(), id }).ok()?
+pub fn read_listing(output: &[u8]) {
+    for rule in output.split(|byte| *byte == b'\n').filter_map(|line| listed(line, Family::Ipv4)) {
+        let action = Action::DeleteRule { chain: "CHAIN".to_owned(), id: rule.info().id };
+        if let Ok(Some(deletion)) = line(&action) {
+            assert!(!deletion.contains('\n'), "more than a line: {deletion:?}");
+        }
+    }
 }
 
 /// One section per table; the rules in the order of the steps.

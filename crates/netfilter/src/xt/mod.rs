@@ -9,7 +9,6 @@
 mod args;
 mod canon;
 mod names;
-mod native;
 mod parse;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -365,15 +364,7 @@ impl Rule {
 
 impl Target {
     pub(crate) fn jump(&self) -> Option<&str> {
-        match self {
-            Self::Jump(chain) => Some(chain),
-            Self::Accept
-            | Self::Drop
-            | Self::Return
-            | Self::Masquerade
-            | Self::SetMark { .. }
-            | Self::Dnat(_) => None,
-        }
+        if let Self::Jump(chain) = self { Some(chain) } else { None }
     }
 }
 

@@ -245,7 +245,8 @@ fn chain_life(mut engine: Engine) {
     let mut only_chain = Batch::new();
     only_chain.xt(Family::Ipv4, Table::Nat).delete_chain("OWN");
     let busy = engine.apply(&only_chain).unwrap_err();
-    assert!(busy.is_busy(), "{busy}");
+    let said = busy.to_string().to_lowercase();
+    assert!(["device or resource busy", "too many links"].iter().any(|words| said.contains(words)), "{busy}");
     assert_eq!(engine.rules(&nat(), "POSTROUTING").unwrap().len(), 3);
 
     let mut one = Batch::new();

@@ -4,7 +4,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{AfSpecInet, AfSpecUnspec, InetDevConf, LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{AfSpecInet, AfSpecUnspec, InetDevConf, LinkAttribute, LinkMessage, Prop};
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
 
 use crate::{Error, Mac, Rtnl};
@@ -173,6 +173,17 @@ impl Rtnl {
     /// What the kernel says.
     pub fn link_set_alias(&mut self, index: u32, alias: &str) -> Result<(), Error> {
         self.link_set(LinkChange::new(index).alias(alias))
+    }
+
+    /// `ip link property del dev INDEX altname NAME` (Linux 5.5).
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn link_alternative_name_del(&mut self, index: u32, name: &str) -> Result<(), Error> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes = vec![LinkAttribute::PropList(vec![Prop::AltIfName(name.to_owned())])];
+        self.change(RouteNetlinkMessage::DelLinkProp(message), 0)
     }
 
     /// `ip link delete NAME` in one request; false if there is no such link.

@@ -3,7 +3,7 @@
 
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, InfoBridge, InfoBridgePort, InfoData, InfoIpVlan, InfoKind, InfoMacVlan,
-    InfoPortData, InfoVlan, InfoVrf, LinkAttribute, LinkInfo, LinkMessage, State,
+    InfoPortData, InfoVlan, InfoVrf, LinkAttribute, LinkInfo, LinkMessage, Prop, State,
 };
 
 use super::{IpVlanMode, Ipv6Conf, Link, LinkData, MacVlanMode, OperState};
@@ -27,6 +27,7 @@ pub(crate) fn decode(message: LinkMessage) -> Link {
         peer_netns_id: None,
         txqlen: 0,
         alias: None,
+        alternative_names: Vec::new(),
         data: LinkData::None,
         bridge_port: None,
         ipv6: None,
@@ -54,10 +55,17 @@ fn take_attribute(link: &mut Link, attribute: LinkAttribute) {
         LinkAttribute::LinkNetNsId(id) => link.peer_netns_id = Some(id),
         LinkAttribute::TxQueueLen(length) => link.txqlen = length,
         LinkAttribute::IfAlias(alias) => link.alias = Some(alias),
+        LinkAttribute::PropList(props) => {
+            link.alternative_names.extend(props.into_iter().filter_map(alternative_name))
+        }
         LinkAttribute::LinkInfo(infos) => infos.into_iter().for_each(|info| take_info(link, info)),
         LinkAttribute::AfSpecUnspec(families) => link.ipv6 = families.iter().find_map(ipv6_conf),
         _ => {}
     }
+}
+
+fn alternative_name(prop: Prop) -> Option<String> {
+    if let Prop::AltIfName(name) = prop { Some(name) } else { None }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds of ports and counters")]
@@ -172,6 +180,7 @@ mod tests {
             peer_netns_id: None,
             txqlen: 1000,
             alias: Some("n/pod/eth0".to_owned()),
+            alternative_names: Vec::new(),
             data: LinkData::None,
             bridge_port: Some(BridgePort { hairpin: true, isolated: false }),
             ipv6: Some(Ipv6Conf { accept_ra: 1, disabled: false }),

@@ -70,11 +70,6 @@ impl Sys<'_> {
         })
     }
 
-    /// What is left of a dead attempt is being taken down by DEL of this plugin: nothing but what it was given.
-    pub(crate) fn remains(&self) -> Option<&Remains> {
-        self.turn.as_ref().and_then(|turn| turn.remains.as_ref())
-    }
-
     /// What the dead attempt left is taken down, as far as it is this plugin's. The plugins behind it take down what is
     /// theirs when it is their turn.
     pub fn remains_taken_down(&mut self) {
@@ -189,11 +184,6 @@ impl Sys<'_> {
     /// Whether an attachment of these names may live that this call has not made.
     pub(crate) fn another_may_live(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| turn.part == Part::Refused)
-    }
-
-    /// Something could not be taken back.
-    pub(crate) fn left_something(&mut self) {
-        self.turn.iter_mut().for_each(|turn| turn.left_something = true);
     }
 
     /// This call is ADD of a plugin behind the one that makes the interface. Until it has succeeded, the attachment is no

@@ -112,9 +112,6 @@ impl Sys<'_> {
     }
 
     /// Deletes the interface where the runtime names no namespace that can be opened.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub(crate) fn unreachable_link_del(&mut self) -> Result<(), Failure> {
         let turn = self.turn.as_ref().filter(|turn| !turn.is_elsewhere);
         turn.map(|turn| turn.record.clone()).map_or(Ok(()), |record| self.made_link_del(&record))
@@ -258,6 +255,21 @@ impl Sys<'_> {
         };
         let outcomes = [self.host_links_del(links, is_stale), self.host_links_del(&announced, |_| true)];
         Failure::collect(outcomes.into_iter().filter_map(Result::err))
+    }
+
+    /// Deletes those of the host's `links` that are `doomed`.
+    ///
+    /// # Errors
+    /// What the kernel refuses; the others are deleted.
+    pub(crate) fn host_links_del(
+        &mut self,
+        links: &[Link],
+        doomed: impl Fn(&Link) -> bool,
+    ) -> Result<(), Failure> {
+        let rtnl = self.host()?;
+        let doomed = links.iter().filter(|link| doomed(link));
+        let failed = |link: &Link| rtnl.link_del_by_name_if_present(&link.name).err().map(Failure::from);
+        Failure::collect(doomed.filter_map(failed).collect::<Vec<_>>())
     }
 }
 

@@ -6,6 +6,7 @@
 //! | begun | a process holds the record | living: its ADD runs |
 //! | begun | nobody does | dead: the process that began it is gone |
 //! | failed | | dead |
+//! | begun, failed | the container has another interface of that name than it made | living |
 //! | finished | its link is there, or may be | living |
 //! | finished | its link is gone, or what it leads to is | dead |
 //! | finished | the link's mark says `failed` | dead |
@@ -16,6 +17,7 @@
 //! What cannot be found out is living. A dead attempt is taken down whole or not at all: one whose interface is in a
 //! namespace that cannot be reached counts as living, and so does one whose address somebody has.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -48,9 +50,6 @@ pub(crate) enum Presence {
 
 impl Sys<'_> {
     /// What is known of an earlier attempt at the attachment of this call. The container's namespace at `netns` is open.
-    ///
-    /// # Errors
-    /// When the kernel refuses to tell.
     pub(crate) fn earlier(
         &mut self,
         attachment: &Attachment,
@@ -91,6 +90,9 @@ impl Sys<'_> {
         let dead = |netns| Ok(Earlier::Dead(Remains { netns, addresses: known_addresses(record) }));
         let Some(namespace) = &record.namespace else { return dead(None) };
         if made_here {
+            if self.is_made_anew(record)? {
+                return Ok(Earlier::Living);
+            }
             return dead(self.pod().map(|pod| pod.path.clone()));
         }
         // An end on the host leads to the other one wherever that is.
@@ -108,6 +110,22 @@ impl Sys<'_> {
             Some(link) if !self.pod_link_goes(link, Instant::now() + LINGER)? => Ok(Earlier::Living),
             _ => dead(None),
         }
+    }
+
+    /// Whether the container has another interface of that name by now than the attempt made: DEL and ADD of plugins that keep
+    /// no ledger leave the record as it was.
+    fn is_made_anew(&mut self, record: &Record) -> Result<bool, Failure> {
+        let ifname = record.attachment.ifname.as_str();
+        let Some(found) = self.rtnl(Place::Pod)?.link_by_name_if_present(ifname)? else { return Ok(false) };
+        if let Some(made) = record.pod_link {
+            return Ok(made.index != found.index);
+        }
+        if record.host_link.is_none() {
+            return Ok(false);
+        }
+        let host = self.host_link_of(record)?;
+        Ok(host
+            .is_none_or(|host| found.peer_index != Some(host.index) || host.peer_index != Some(found.index)))
     }
 
     fn earlier_finished(&mut self, record: &Record, made_here: bool) -> Result<Earlier, Failure> {
@@ -193,9 +211,6 @@ impl Sys<'_> {
     }
 
     /// Whether the attachment's interface is there.
-    ///
-    /// # Errors
-    /// When the kernel refuses to tell.
     pub(crate) fn presence(&mut self, record: &Record) -> Result<Presence, Failure> {
         if record.host_link.is_some() {
             let there = self.host_link_of(record)?.is_some_and(|link| link.peer_netns_id != Some(DYING));
@@ -231,16 +246,17 @@ impl Sys<'_> {
     }
 
     /// Whether any namespace that this one has a number for, or this one itself, has the address.
-    ///
-    /// # Errors
-    /// When the kernel refuses to tell.
     pub(crate) fn is_in_use(&mut self, address: IpAddr) -> Result<bool, Failure> {
+        Ok(self.addresses_in_use()?.contains(&address))
+    }
+
+    fn addresses_in_use(&mut self) -> Result<BTreeSet<IpAddr>, Failure> {
         let rtnl = self.host()?;
-        let mut found = rtnl.addrs_in(None)?;
+        let mut found: BTreeSet<_> = rtnl.addrs_in(None)?.into_iter().collect();
         for nsid in rtnl.nsids()? {
             found.extend(rtnl.addrs_in(Some(nsid))?);
         }
-        Ok(found.contains(&address))
+        Ok(found)
     }
 
     /// Whether a living attachment was given the address of this network. A cheap look: mostly there is no note of it.
@@ -259,16 +275,45 @@ impl Sys<'_> {
         }
     }
 
-    /// Whether the address, which this call's attachment once had, is another living attachment's of the network by now:
-    /// what is keyed by it is the other's.
+    /// Of the addresses, which this call's attachment once had, those that are somebody else's by now, so that what is keyed
+    /// by them is theirs: those of living attachments for which this plugin has noted something, too, of this network or of
+    /// one whose addresses overlap; or, once the attachment's own interface is gone, anybody's. A plugin without a ledger may
+    /// have made that one. The attachment's interface would be in the namespace at `netns`.
     ///
     /// # Errors
     /// When the kernel refuses to tell.
-    pub fn is_anothers_address(&mut self, address: IpAddr) -> Result<bool, Failure> {
-        let Some(turn) = &self.turn else { return Ok(false) };
-        let own = turn.attachment.clone();
-        let owner = Ledger::of_host().claimant(&own.network, address);
-        Ok(owner.is_some_and(|owner| owner != own) && self.address_is_held(&own.network, address)?)
+    pub fn addresses_of_others(
+        &mut self,
+        addresses: &BTreeSet<IpAddr>,
+        netns: Option<&NetnsPath>,
+    ) -> Result<BTreeSet<IpAddr>, Failure> {
+        let Some(turn) = &self.turn else { return Ok(BTreeSet::new()) };
+        let (own, plugin, before) = (turn.attachment.clone(), turn.plugin, turn.before.clone());
+        let mut of_others = BTreeSet::new();
+        for (address, record) in Ledger::of_host().claimants(addresses) {
+            let is_anothers = record.attachment != own && record.shares.contains_key(plugin);
+            if is_anothers && self.presence(&record)? == Presence::There {
+                of_others.insert(address);
+            }
+        }
+        let gone = match before.filter(|record| record.progress != Progress::Foreign) {
+            Some(record) if self.presence(&record)? != Presence::Gone => return Ok(of_others),
+            record => record.is_some(),
+        };
+        // What the ledger says is gone may have been made again by somebody who does not write there.
+        let is_reached = netns.is_some_and(|netns| matches!(self.open_pod_if_present(netns), Ok(Some(_))));
+        let still_its = match is_reached {
+            true => self.pod_addresses(|name| name == own.ifname.as_str()).ok(),
+            false => gone.then(Vec::new),
+        };
+        let Some(still_its) = still_its else { return Ok(of_others) };
+        let mut given_up = addresses.iter().filter(|address| !still_its.contains(address)).peekable();
+        // Every namespace is asked, but only where nothing else tells, and once for all of them.
+        if given_up.peek().is_some() {
+            let in_use = self.addresses_in_use()?;
+            of_others.extend(given_up.filter(|address| in_use.contains(address)));
+        }
+        Ok(of_others)
     }
 
     /// The container's namespace, to be known again.

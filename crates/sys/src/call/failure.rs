@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use cnibox_spec::{ArgsError, Code, DecodeError, ErrorObject, IdentError};
+use cnibox_spec::{ArgsError, Code, ConvertError, DecodeError, ErrorObject, IdentError};
 
 /// An error that knows its CNI code.
 pub trait Coded: Error + 'static {
@@ -120,6 +120,9 @@ impl Coded for ArgsError {
         Code::INVALID_ENVIRONMENT
     }
 }
+
+/// Plugins look before they are done ([`cnibox_spec::check_expressible`]): what is printed cannot be taken back.
+impl Coded for ConvertError {}
 
 impl Coded for DecodeError {
     fn code(&self) -> Code {

@@ -12,7 +12,7 @@ use cnibox_spec::NetnsPath;
 use thiserror::Error;
 
 use crate::call::{Coded, Env, Failure, Host, Registry};
-use crate::ledger::{Turn, inventory_of, missed, note_inventory, note_missed, recall};
+use crate::ledger::{Remains, Turn, inventory_of, missed, note_inventory, note_missed, recall};
 
 /// In which of the two namespaces of a call something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +158,16 @@ impl<'h> Sys<'h> {
         }
         addresses.retain(|address| !address.is_loopback());
         Ok(addresses)
+    }
+
+    /// What is left of a dead attempt is being taken down by DEL of this plugin: nothing but what it was given.
+    pub(crate) fn remains(&self) -> Option<&Remains> {
+        self.turn.as_ref().and_then(|turn| turn.remains.as_ref())
+    }
+
+    /// Something could not be taken back.
+    pub(crate) fn left_something(&mut self) {
+        self.turn.iter_mut().for_each(|turn| turn.left_something = true);
     }
 
     /// Runs `work` in either namespace, for what has no socket: files below `/proc/sys/net`.

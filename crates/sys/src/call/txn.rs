@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use cnibox_netfilter::Batch;
 use cnibox_netlink::{Error, Link, LinkChange, Route, Rtnl, RuleSpec};
-use cnibox_netns::{errno, sysctl};
+use cnibox_netns::errno;
 use cnibox_spec::Code;
 use thiserror::Error as ThisError;
 
@@ -35,15 +35,6 @@ pub enum Undo {
     },
     /// Apply these changes to the packet filter.
     Rules(Batch),
-    /// Write the sysctl's former value.
-    Sysctl {
-        /// Where it is.
-        place: Place,
-        /// The sysctl, in the form of `cnibox_netns::sysctl`.
-        name: String,
-        /// What it was.
-        value: String,
-    },
     /// Delete a routing rule.
     Rule {
         /// Where it is.
@@ -163,7 +154,6 @@ impl UndoStep for Undo {
                 Ok(sys.rtnl(*place)?.link_del_by_name_if_present(name).map(drop)?)
             }
             Self::Rules(batch) => Ok(sys.engine()?.apply(batch)?),
-            Self::Sysctl { place, name, value } => Ok(sys.inside(*place, || sysctl::write(name, value))??),
             Self::Rule { place, rule } => Ok(sys.rtnl(*place)?.rule_del(rule)?),
             Self::Route { place, route } => Ok(sys.rtnl(*place)?.route_copy(route, route.table)?),
             Self::Settings { place, link } => Ok(restore_settings(sys.rtnl(*place)?, link)?),

@@ -5,7 +5,6 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
-use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,7 +17,7 @@ use cnibox_spec::{
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::call::{Coded, Entry, Exit, Failure, Host, Sys};
+use crate::call::{Coded, Entry, Exit, Host, Sys};
 
 /// Why a delegate could not be called, or what it answered.
 #[derive(Debug, Error)]
@@ -84,7 +83,7 @@ impl Coded for DelegateError {
 }
 
 impl DelegateError {
-    fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         self.passed_through().is_some_and(|object| object.code == Code::TRY_AGAIN_LATER)
     }
 }
@@ -92,10 +91,7 @@ impl DelegateError {
 impl Sys<'_> {
     /// Calls `plugin` with ADD, this call's environment and configuration, and reads its result. `version` is the
     /// configuration's `cniVersion`, which a result without one has too.
-    ///
-    /// # Errors
-    /// [`DelegateError`].
-    fn delegate_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, DelegateError> {
+    pub(crate) fn delegate_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, DelegateError> {
         let stdout = self.delegate(Verb::Add, plugin)?;
         let mut json = Json::parse(&stdout)?;
         if json == Json::Null {
@@ -107,41 +103,6 @@ impl Sys<'_> {
             return Ok(parse_result(version, &json)?);
         }
         Ok(parse_result(&answered, &json)?)
-    }
-
-    /// ADD to an IPAM plugin, which is told DEL when it fails, as the specification asks (section "Delegated plugin
-    /// execution"), unless the attachment may be a living one, whose addresses DEL would release. host-local refuses a
-    /// second address for an attachment; when the first one is what a dead attempt had, it is released.
-    ///
-    /// # Errors
-    /// The plugin's own.
-    pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
-        self.attempt_announces();
-        let result = match self.delegate_add(plugin, version) {
-            Ok(result) => result,
-            // It gave up waiting before it did anything, and would only wait as long again.
-            Err(failure) if failure.is_transient() || self.another_may_live() => return Err(failure.into()),
-            Err(failure) => match reserved_address(&failure) {
-                Some(address) if self.may_release(address)? => {
-                    self.delegate(Verb::Del, plugin)?;
-                    self.delegate_add(plugin, version)?
-                }
-                Some(_) => return Err(failure.into()),
-                None => return Err(self.ipam_undo(plugin, failure.into())),
-            },
-        };
-        self.attempt_was_given(&result);
-        Ok(result)
-    }
-
-    fn ipam_undo(&mut self, plugin: &str, mut failure: Failure) -> Failure {
-        // A configuration that the plugin cannot read fails ADD and DEL alike; once is enough.
-        if let Err(error) = self.delegate(Verb::Del, plugin).map_err(Failure::from)
-            && error != failure
-        {
-            failure.add_details(&format!("undo: {error}"));
-        }
-        failure
     }
 
     /// Calls `plugin` with any verb, this call's environment and configuration; answers with its stdout.
@@ -213,14 +174,6 @@ impl Sys<'_> {
         };
         talk(child, self.stdin).map_err(failed)
     }
-}
-
-/// The address in host-local's "10.0.0.9 has been allocated to c1, duplicate allocation is not allowed".
-fn reserved_address(error: &DelegateError) -> Option<IpAddr> {
-    let DelegateError::Answered(object) = error else { return None };
-    let duplicate = object.msg.ends_with(", duplicate allocation is not allowed");
-    let words = object.msg.split_whitespace();
-    duplicate.then(|| words.filter_map(|word| word.parse().ok()).next()).flatten()
 }
 
 /// How many delegates have called each other before a plugin was called, in its environment. Nothing else tells that a

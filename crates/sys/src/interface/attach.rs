@@ -4,12 +4,10 @@
 
 use cnibox_netlink::{Error, Link, LinkChange};
 use cnibox_netns::sysctl;
-use cnibox_spec::{
-    CniResult, CniVersion, Code, Dns, IfName, Interface, NetnsPath, Verb, print_result, quoted,
-};
+use cnibox_spec::{CniResult, CniVersion, Dns, IfName, Interface, NetnsPath, check_expressible, quoted};
 use thiserror::Error as ThisError;
 
-use crate::call::{Coded, Failure, Place, Pod, Sys, Txn, Undo, UndoStep};
+use crate::call::{Coded, Failure, Place, Pod, Sys, Txn, Undo};
 use crate::interface::InterfacePlan;
 use crate::interface::configure::InterfaceError;
 
@@ -47,8 +45,6 @@ enum PodLinkError {
     NameTaken { kind: &'static str, ifname: String, source: Error },
     #[error("failed to refetch {kind} {ifname:?}: {source}")]
     Refetch { kind: &'static str, ifname: String, source: Error },
-    #[error("{NO_ADDRESSES}")]
-    NoAddresses,
 }
 
 impl Coded for PodLinkError {}
@@ -108,16 +104,6 @@ impl<'h> Txn<'_, 'h> {
         })
     }
 
-    /// ADD to the IPAM plugin; an answer without addresses is a failure.
-    ///
-    /// # Errors
-    /// The plugin's own; [`NO_ADDRESSES`].
-    pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
-        let undo = Released(plugin.to_owned());
-        let result = self.step(undo, |sys| sys.ipam_add(plugin, version))?;
-        if result.ips.is_empty() { Err(PodLinkError::NoAddresses.into()) } else { Ok(result) }
-    }
-
     /// Configures the container's interface `link` with the IPAM plugin's answer, or just brings it up, and reports it
     /// as the only interface.
     ///
@@ -146,22 +132,12 @@ impl<'h> Txn<'_, 'h> {
             })?;
             // Before 0.3.0 there is no result without addresses; as with the reference, such an interface stays all
             // the same.
-            ensure_printable(plan.version, &result)?;
+            check_expressible(plan.version, &result)?;
         }
         if let Some(dns) = plan.dns {
             result.dns = dns.clone();
         }
         Ok(result)
-    }
-}
-
-/// DEL to the IPAM plugin of this name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Released(String);
-
-impl UndoStep for Released {
-    fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        Ok(sys.delegate(Verb::Del, &self.0).map(drop)?)
     }
 }
 
@@ -177,6 +153,31 @@ impl Sys<'_> {
         if announce == Announce::ArpAndNeighbours {
             let name = sysctl::conf("ipv6", &link.name, "ndisc_notify");
             let _ = self.inside(Place::Pod, || sysctl::write(&name, "1"))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the neighbours of the addresses of the container's interface `link`, which has `arp_notify` set, once more. What
+    /// it said when it came up is lost where the host's end is a bridge's port, which does not forward before the kernel
+    /// has seen its carrier; and who remembers the last owner of an address goes on sending to that one, for up to eight
+    /// seconds (`neigh_timer_handler` in net/core/neighbour.c: five until it doubts, three questions to the old
+    /// owner). The kernel tells whenever a hardware address is set, also to what it is (`inetdev_event` in
+    /// net/ipv4/devinet.c, `ndisc_netdev_event` in net/ipv6/ndisc.c). Nobody minds a failure.
+    ///
+    /// # Errors
+    /// When the container's namespace cannot be entered.
+    pub fn announce_again(&mut self, link: &Link, has_ipv6: bool) -> Result<(), Failure> {
+        let Some(mac) = link.mac else { return Ok(()) };
+        let notify = sysctl::conf("ipv6", &link.name, "ndisc_notify");
+        let former = if has_ipv6 {
+            let on = || sysctl::read(&notify).and_then(|former| sysctl::write(&notify, "1").map(|()| former));
+            self.inside(Place::Pod, on)?.ok()
+        } else {
+            None
+        };
+        let _ = self.rtnl(Place::Pod)?.link_set(LinkChange::new(link.index).mac(mac));
+        if let Some(former) = former {
+            let _ = self.inside(Place::Pod, || sysctl::write(&notify, &former))?;
         }
         Ok(())
     }
@@ -199,19 +200,6 @@ impl ListLink for Interface {
         Self { sandbox: netns.as_str().to_owned(), ..Self::on_host(link) }
     }
 }
-
-/// A result that the configuration's version cannot express fails here, where it can still be taken back, and not
-/// when it is printed.
-///
-/// # Errors
-/// What printing it would fail with.
-pub fn ensure_printable(version: CniVersion, result: &CniResult) -> Result<(), Failure> {
-    let printed = print_result(version, result);
-    printed.map(drop).map_err(|error| Failure::new(Code::INTERNAL, error.to_string()))
-}
-
-/// The IPAM plugin succeeded without an address.
-pub const NO_ADDRESSES: &str = "IPAM plugin returned missing IP config";
 
 /// Kinds that the reference, too, creates under their final name.
 const CREATED_IN_PLACE: &[&str] = &["dummy"];

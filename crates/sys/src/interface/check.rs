@@ -3,7 +3,7 @@
 //! kind, MAC, addresses, routes. The plugins' wordings are data.
 
 use cnibox_netlink::Link;
-use cnibox_spec::{CniResult, Code, IfName, Interface, NetnsPath, PrevResultError, Verb};
+use cnibox_spec::{CniResult, Code, IfName, Interface, IpConfig, NetnsPath, PrevResultError, Verb};
 use thiserror::Error;
 
 use crate::call::{Coded, Failure, Place, Sys};
@@ -46,7 +46,7 @@ impl CheckWording {
 /// What CHECK expects of the container's interface.
 #[derive(Clone, Debug)]
 pub struct Expected<'a> {
-    /// The container's namespace, which is open.
+    /// The container's namespace.
     pub netns: &'a NetnsPath,
     /// The interface.
     pub ifname: &'a IfName,
@@ -87,8 +87,8 @@ impl Coded for Drift {
 }
 
 impl Sys<'_> {
-    /// Asks the IPAM plugin, then looks for the interface in prevResult and in the container. Answers with prevResult,
-    /// reduced to the interface's own addresses, and the link.
+    /// Opens the container's namespace, asks the IPAM plugin, then looks for the interface in prevResult and in the
+    /// container. Answers with prevResult, reduced to the interface's own addresses, and the link.
     ///
     /// # Errors
     /// The first thing that is not as expected.
@@ -114,12 +114,13 @@ impl Sys<'_> {
         Ok((result, link))
     }
 
-    /// The part of [`Sys::check_interface`] that needs no interface: IPAM, prevResult and the sandbox in it.
+    /// The part of [`Sys::check_interface`] that needs no interface: namespace, IPAM, prevResult and the sandbox in it.
     ///
     /// # Errors
     /// The first thing that is not as expected.
     pub fn check_prev_result(&mut self, expected: &Expected<'_>) -> Result<(CniResult, Interface), Failure> {
         let Expected { netns, ifname, wording, .. } = expected;
+        self.open_pod_named(netns)?;
         self.ipam_forward(Verb::Check, expected.ipam)?;
         let required =
             || Drift::NoPrevResult(wording.say(wording.before_required, "Required prevResult missing"));
@@ -146,10 +147,8 @@ impl Sys<'_> {
 /// others.
 #[must_use]
 pub fn own_addresses(result: CniResult, ifname: &str, sandbox: &str) -> CniResult {
-    let ours = |index: i64| {
-        let interface = usize::try_from(index).ok().and_then(|index| result.interfaces.get(index));
-        interface.is_some_and(|interface| interface.name == ifname && interface.sandbox == sandbox)
-    };
-    let ips = result.ips.iter().filter(|ip| ip.interface.is_none_or(ours)).cloned().collect();
+    let is_own = |interface: &Interface| interface.name == ifname && interface.sandbox == sandbox;
+    let ours = |ip: &&IpConfig| ip.interface.is_none() || result.interface_of(ip).is_some_and(is_own);
+    let ips = result.ips.iter().filter(ours).cloned().collect();
     CniResult { ips, ..result }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cnibox_netlink::{AddrSpec, Error, Monitor, RouteSpec, Settled};
 use cnibox_netns::sysctl;
-use cnibox_spec::{CniResult, IfName, IpConfig, Route};
+use cnibox_spec::{CniResult, IfName, IpConfig, Route, hex_mask, or_nil};
 use ipnetwork::IpNetwork;
 use thiserror::Error as ThisError;
 
@@ -52,7 +52,7 @@ pub(super) enum InterfaceError {
     )]
     Tentative { ifname: String, seconds: u64 },
     #[error("failed to add route '{} via {} dev {ifname} metric {} (Scope: {}, Table: {})': {source}",
-        go_network(.route.dst), go_gateway(.route.gw), .route.priority, go_scope(.route.scope), .route.table.unwrap_or(0))]
+        go_network(.route.dst), or_nil(.route.gw), .route.priority, go_scope(.route.scope), .route.table.unwrap_or(0))]
     Route { route: Box<Route>, ifname: String, source: Error },
 }
 
@@ -68,11 +68,10 @@ impl InterfacePlan {
             return Err(InterfaceError::NoInterfaces.into());
         }
         let addresses: Vec<_> = result.ips.iter().filter(|ip| ip.interface.is_some()).cloned().collect();
-        let ours = |index: i64| {
-            let interface = usize::try_from(index).ok().and_then(|index| result.interfaces.get(index));
-            interface.is_some_and(|interface| interface.name == ifname.as_str())
+        let is_ours = |ip: &&IpConfig| {
+            result.interface_of(ip).is_some_and(|interface| interface.name == ifname.as_str())
         };
-        if let Some(foreign) = addresses.iter().find(|ip| !ip.interface.is_some_and(ours)) {
+        if let Some(foreign) = addresses.iter().find(|ip| !is_ours(ip)) {
             return Err(InterfaceError::Index { address: foreign.address, ifname: ifname.to_string() }.into());
         }
         let gateway = |v4: bool| addresses.iter().filter_map(|ip| ip.gateway).find(|gw| gw.is_ipv4() == v4);
@@ -193,17 +192,9 @@ fn route_spec(route: &Route, index: u32) -> RouteSpec {
     }
 }
 
-/// A network as Go's `%v` prints `net.IPNet`: address and mask in hexadecimal.
+/// A network as Go's `%v` prints `net.IPNet`.
 fn go_network(network: IpNetwork) -> String {
-    let mask = match network.mask() {
-        IpAddr::V4(mask) => format!("{:08x}", mask.to_bits()),
-        IpAddr::V6(mask) => format!("{:032x}", mask.to_bits()),
-    };
-    format!("{{{} {mask}}}", network.ip())
-}
-
-fn go_gateway(gateway: Option<IpAddr>) -> String {
-    gateway.map_or_else(|| "<nil>".to_owned(), |gateway| gateway.to_string())
+    format!("{{{} {}}}", network.ip(), hex_mask(network))
 }
 
 /// A scope as the reference's netlink library names it.

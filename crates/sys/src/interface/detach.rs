@@ -44,24 +44,8 @@ impl Sys<'_> {
         Failure::collect([deleted, collected].into_iter().filter_map(Result::err))
     }
 
-    /// Calls the IPAM plugin, if there is one, with a verb that has no result. DEL is none of its business while the
-    /// remains of a dead attempt are taken down: the addresses may be somebody's by now ([`Sys::ipam_add`]).
-    ///
-    /// # Errors
-    /// The plugin's own.
-    pub fn ipam_forward(&mut self, verb: Verb, ipam: Option<&str>) -> Result<(), Failure> {
-        match ipam {
-            Some(_) if verb == Verb::Del && self.remains().is_some() => Ok(()),
-            Some(plugin) => Ok(self.delegate(verb, plugin).map(drop)?),
-            None => Ok(()),
-        }
-    }
-
     /// The addresses that the container has on interfaces other than `ifname` only; `None` when its namespace is gone. One
     /// that `ifname` has, too, is an address of two networks.
-    ///
-    /// # Errors
-    /// When the namespace cannot be opened although it is there, or the kernel refuses.
     fn pod_addresses_if_present(
         &mut self,
         netns: Option<&NetnsPath>,
@@ -125,21 +109,6 @@ impl Sys<'_> {
             self.rtnl(Place::Pod)?.link_del_by_name_if_present(ifname.as_str())?;
         }
         Ok(())
-    }
-
-    /// Deletes those of the host's `links` that are `doomed`.
-    ///
-    /// # Errors
-    /// What the kernel refuses; the others are deleted.
-    pub(crate) fn host_links_del(
-        &mut self,
-        links: &[Link],
-        doomed: impl Fn(&Link) -> bool,
-    ) -> Result<(), Failure> {
-        let rtnl = self.host()?;
-        let doomed = links.iter().filter(|link| doomed(link));
-        let failed = |link: &Link| rtnl.link_del_by_name_if_present(&link.name).err().map(Failure::from);
-        Failure::collect(doomed.filter_map(failed).collect::<Vec<_>>())
     }
 
     /// Deletes the attachment's links on the host, found by its mark.

@@ -5,12 +5,12 @@
 use std::net::IpAddr;
 
 use cnibox_netlink::{Family, Route as KernelRoute, TABLE_MAIN};
-use cnibox_spec::{Attachment, IpConfig, Route};
+use cnibox_spec::{Attachment, IpConfig, Route, hex_mask, or_nil, subnet};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
 use crate::call::{Coded, Failure, Place, Sys};
-use crate::node::{Masquerade, MasqueradeBackend};
+use crate::node::{Backend, Masquerade};
 
 /// What is not as ADD left it.
 #[derive(Debug, Error)]
@@ -19,7 +19,7 @@ enum Drift {
     Link(String),
     #[error("Failed to match addr {address} on interface {ifname}")]
     Address { address: IpNetwork, ifname: String },
-    #[error("Failed to find Gateway {} for interface {ifname}", go_ip(*.gateway))]
+    #[error("Failed to find Gateway {} for interface {ifname}", or_nil(*.gateway))]
     SubnetRoute { gateway: Option<IpAddr>, ifname: String },
     #[error("masquerade not found: {0}")]
     Masquerade(String),
@@ -44,7 +44,7 @@ impl Sys<'_> {
             if !present.iter().any(|addr| addr.net == ip.address) {
                 return Err(Drift::Address { address: ip.address, ifname: ifname.to_owned() }.into());
             }
-            let subnet = subnet_of(ip.address);
+            let subnet = subnet(ip.address);
             let routes = rtnl.routes(Family::of(ip.address.ip()), TABLE_MAIN, None)?;
             if !routes.iter().any(|route| route.dst == subnet) {
                 return Err(Drift::SubnetRoute { gateway: ip.gateway, ifname: ifname.to_owned() }.into());
@@ -61,7 +61,7 @@ impl Sys<'_> {
     pub fn check_masquerade(
         &mut self,
         attachment: &Attachment,
-        choice: Option<MasqueradeBackend>,
+        choice: Option<Backend>,
         ips: &[IpConfig],
     ) -> Result<(), Failure> {
         let masquerade = &Masquerade::of(attachment);
@@ -97,33 +97,20 @@ fn fulfils(candidate: &KernelRoute, wanted: &Route) -> bool {
         return candidate.is_default();
     }
     let by = |gw: IpAddr| candidate.gw == Some(gw) || candidate.nexthops.iter().any(|hop| hop.gw == Some(gw));
-    candidate.dst == subnet_of(wanted.dst) && wanted.gw.is_none_or(by)
-}
-
-/// The network of an address, host bits cleared.
-fn subnet_of(address: IpNetwork) -> IpNetwork {
-    IpNetwork::new(address.network(), address.prefix()).unwrap_or(address)
-}
-
-fn go_ip(ip: Option<IpAddr>) -> String {
-    ip.map_or_else(|| "<nil>".to_owned(), |ip| ip.to_string())
+    candidate.dst == subnet(wanted.dst) && wanted.gw.is_none_or(by)
 }
 
 /// A route as the reference's `Route.String` prints it.
 fn go_route(route: &Route) -> String {
-    let mask = match route.dst.mask() {
-        IpAddr::V4(mask) => format!("{:08x}", mask.to_bits()),
-        IpAddr::V6(mask) => format!("{:032x}", mask.to_bits()),
-    };
-    let number = |value: Option<i64>| value.map_or_else(|| "<nil>".to_owned(), |value| value.to_string());
     format!(
-        "{{Dst:{{IP:{} Mask:{mask}}} GW:{} MTU:{} AdvMSS:{} Priority:{} Table:{} Scope:{}}}",
+        "{{Dst:{{IP:{} Mask:{}}} GW:{} MTU:{} AdvMSS:{} Priority:{} Table:{} Scope:{}}}",
         route.dst.ip(),
-        go_ip(route.gw),
+        hex_mask(route.dst),
+        or_nil(route.gw),
         route.mtu,
         route.adv_mss,
         route.priority,
-        number(route.table),
-        number(route.scope),
+        or_nil(route.table),
+        or_nil(route.scope),
     )
 }

@@ -7,13 +7,15 @@ mod attach;
 mod check;
 mod configure;
 mod detach;
+mod ipam;
 mod layer3;
 mod netconf;
 mod parent;
 mod veth;
 
-pub use attach::{Announce, ListLink, NO_ADDRESSES, PodPlan, ensure_printable};
+pub use attach::{Announce, ListLink, PodPlan};
 pub use check::{CheckWording, Expected, own_addresses};
 pub use configure::InterfacePlan;
+pub use ipam::NO_ADDRESSES;
 pub use netconf::{DnsShape, IpamShape, MacShape};
 pub use veth::{Veth, VethPlan, random_name};

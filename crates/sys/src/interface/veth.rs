@@ -57,7 +57,8 @@ impl Sys<'_> {
     /// link that only its name gives away.
     ///
     /// # Errors
-    /// When there is an interface of that name, or the kernel refuses. There is no pair then, unless the kernel does not even let it be deleted.
+    /// When there is an interface of that name, or the kernel refuses. There is no pair then, unless the kernel does not
+    /// even let it be deleted.
     pub fn veth_add(&mut self, plan: &VethPlan) -> Result<Veth, Failure> {
         if plan.ifname.as_str().contains("%d") {
             return Err(VethError::Pattern.into());

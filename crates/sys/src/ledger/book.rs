@@ -5,6 +5,7 @@
 //! Knows no kernel and no plugin. It ends with the boot, as interfaces and packet filter rules do. Everything works
 //! without it, so that nothing in here is an error to anybody.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
@@ -102,6 +103,26 @@ impl Ledger {
         let text = self.addresses(network).read(&address.to_string(), SIZE_LIMIT).ok().flatten()?;
         let (container, ifname) = text.trim_end().split_once(' ')?;
         Attachment::new(network.as_str(), container, ifname).ok()
+    }
+
+    /// The records of those who were given one of the addresses, in whatever network.
+    pub(crate) fn claimants(&self, addresses: &BTreeSet<IpAddr>) -> Vec<(IpAddr, Record)> {
+        let networks = self.root.below(ADDRESSES);
+        let mut found = Vec::new();
+        for network in networks.names() {
+            let claims = networks.below(&network);
+            for &address in addresses {
+                let text = claims.read(&address.to_string(), SIZE_LIMIT).ok().flatten().unwrap_or_default();
+                let Some((container, ifname)) = text.trim_end().split_once(' ') else { continue };
+                let Ok(container) = ContainerId::new(container) else { continue };
+                let mut records = self.of_container(&container);
+                records.retain(|record| {
+                    record.attachment.ifname.as_str() == ifname && record.addresses.contains(&address)
+                });
+                found.extend(records.into_iter().map(|record| (address, record)));
+            }
+        }
+        found
     }
 
     /// Forgets whose an address is, if it is the attachment's.

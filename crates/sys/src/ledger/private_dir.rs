@@ -46,7 +46,6 @@ impl PrivateDir {
     }
 
     /// Whether it is there, and it and the directories of ours above it are what they should be.
-    #[must_use]
     fn is_there(&self) -> bool {
         self.chain.iter().all(|dir| is_private(dir))
     }

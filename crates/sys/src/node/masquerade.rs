@@ -11,55 +11,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use cnibox_netfilter::nft::{self, ChainType, Hook, HookPoint, Statement};
 use cnibox_netfilter::xt::{self, Match, Target};
 use cnibox_netfilter::{Batch, Owner, Position, RuleInfo, TableRef, if_any};
-use cnibox_spec::{Attachment, Code, LiveAttachment, sha512_prefix};
+use cnibox_spec::{Attachment, LiveAttachment, sha512_prefix, subnet};
 use ipnetwork::IpNetwork;
-use thiserror::Error;
 
-use crate::call::{Coded, Failure, Sys, Txn, Undo};
-
-/// Where masquerade rules are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MasqueradeBackend {
-    /// The `nat` table of iptables.
-    Iptables,
-    /// The table `inet cni_plugins_masquerade`.
-    Nftables,
-}
-
-/// `ipMasqBackend` names nothing that is known.
-#[derive(Debug, Error)]
-#[error("unknown ipmasq backend {:?}", .0)]
-pub struct UnknownBackend(pub String);
-
-impl Coded for UnknownBackend {
-    fn code(&self) -> Code {
-        Code::INVALID_CONFIG
-    }
-}
-
-impl MasqueradeBackend {
-    /// The one that this is not.
-    #[must_use]
-    pub const fn other(self) -> Self {
-        match self {
-            Self::Iptables => Self::Nftables,
-            Self::Nftables => Self::Iptables,
-        }
-    }
-
-    /// Reads `ipMasqBackend`; `None` leaves the choice to the host.
-    ///
-    /// # Errors
-    /// [`UnknownBackend`].
-    pub fn parse(name: Option<&str>) -> Result<Option<Self>, UnknownBackend> {
-        match name {
-            None => Ok(None),
-            Some("iptables") => Ok(Some(Self::Iptables)),
-            Some("nftables") => Ok(Some(Self::Nftables)),
-            Some(other) => Err(UnknownBackend(other.to_owned())),
-        }
-    }
-}
+use crate::call::{Failure, Sys, Txn, Undo};
+use crate::node::Backend;
 
 /// The masquerade of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,10 +34,7 @@ impl Masquerade {
     pub(crate) fn sample() -> Batch {
         let names = Attachment::new("network", "container", "eth0");
         let address = IpNetwork::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        names.map_or_else(
-            |_| Batch::new(),
-            |names| Self::of(&names).install(MasqueradeBackend::Iptables, &[address]),
-        )
+        names.map_or_else(|_| Batch::new(), |names| Self::of(&names).install(Backend::Iptables, &[address]))
     }
 
     /// Where native rules go.
@@ -122,15 +75,15 @@ impl Masquerade {
 
     /// The changes that masquerade `addresses`.
     #[must_use]
-    pub fn install(&self, backend: MasqueradeBackend, addresses: &[IpNetwork]) -> Batch {
+    pub fn install(&self, backend: Backend, addresses: &[IpNetwork]) -> Batch {
         let mut batch = Batch::new();
         match backend {
-            MasqueradeBackend::Iptables => {
+            Backend::Iptables => {
                 for address in addresses {
                     self.install_xt(&mut batch, *address);
                 }
             }
-            MasqueradeBackend::Nftables => self.install_nft(&mut batch, addresses),
+            Backend::Nftables => self.install_nft(&mut batch, addresses),
         }
         batch
     }
@@ -190,10 +143,10 @@ impl Masquerade {
     /// The changes that take back [`Masquerade::install`] for `addresses` and leave the container's other interfaces
     /// alone.
     #[must_use]
-    pub fn remove(&self, backend: MasqueradeBackend, addresses: &[IpNetwork]) -> Batch {
+    pub fn remove(&self, backend: Backend, addresses: &[IpNetwork]) -> Batch {
         let mut batch = Batch::new();
         match backend {
-            MasqueradeBackend::Iptables => {
+            Backend::Iptables => {
                 for address in addresses {
                     batch
                         .xt(xt::Family::of(address.ip()), xt::Table::Nat)
@@ -201,7 +154,7 @@ impl Masquerade {
                         .delete_chain_if_unreferenced(self.chain());
                 }
             }
-            MasqueradeBackend::Nftables => self.remove_nft(&mut batch),
+            Backend::Nftables => self.remove_nft(&mut batch),
         }
         batch
     }
@@ -221,7 +174,7 @@ impl Txn<'_, '_> {
     pub fn masquerade_add(
         &mut self,
         masquerade: &Masquerade,
-        asked: Option<MasqueradeBackend>,
+        asked: Option<Backend>,
         addresses: &[IpNetwork],
     ) -> Result<(), Failure> {
         let backend = self.sys().masquerade_backend(masquerade, asked, addresses)?;
@@ -232,21 +185,18 @@ impl Txn<'_, '_> {
 
 impl Sys<'_> {
     /// The backend for `addresses`: the one that was asked for, or else what the host wants, see [`Sys::wants_native`].
-    ///
-    /// # Errors
-    /// When the kernel does not tell what it has.
     pub(crate) fn masquerade_backend(
         &mut self,
         masquerade: &Masquerade,
-        asked: Option<MasqueradeBackend>,
+        asked: Option<Backend>,
         addresses: &[IpNetwork],
-    ) -> Result<MasqueradeBackend, Failure> {
+    ) -> Result<Backend, Failure> {
         if let Some(backend) = asked {
             return Ok(backend);
         }
-        let rules = masquerade.install(MasqueradeBackend::Iptables, addresses);
+        let rules = masquerade.install(Backend::Iptables, addresses);
         let native = self.wants_native(&rules)?;
-        Ok(if native { MasqueradeBackend::Nftables } else { MasqueradeBackend::Iptables })
+        Ok(if native { Backend::Nftables } else { Backend::Iptables })
     }
 
     /// Removes the attachment's masquerade from both backends, since the configuration may have changed in between.
@@ -298,8 +248,8 @@ impl Sys<'_> {
         addresses: &[IpAddr],
     ) -> Result<(), Failure> {
         let addresses: Vec<_> = addresses.iter().copied().map(IpNetwork::from).collect();
-        let mut batch = masquerade.remove(MasqueradeBackend::Iptables, &addresses);
-        batch.extend(masquerade.remove(MasqueradeBackend::Nftables, &addresses));
+        let mut batch = masquerade.remove(Backend::Iptables, &addresses);
+        batch.extend(masquerade.remove(Backend::Nftables, &addresses));
         Ok(self.engine()?.clear(&batch)?)
     }
 
@@ -346,12 +296,12 @@ impl Sys<'_> {
     pub fn masquerade_missing(
         &mut self,
         masquerade: &Masquerade,
-        backend: MasqueradeBackend,
+        backend: Backend,
         addresses: &[IpNetwork],
     ) -> Result<Option<String>, Failure> {
         match backend {
-            MasqueradeBackend::Iptables => self.masquerade_missing_xt(masquerade, addresses),
-            MasqueradeBackend::Nftables => self.masquerade_missing_nft(masquerade, addresses),
+            Backend::Iptables => self.masquerade_missing_xt(masquerade, addresses),
+            Backend::Nftables => self.masquerade_missing_nft(masquerade, addresses),
         }
     }
 
@@ -446,10 +396,6 @@ fn multicast_v4() -> IpNetwork {
 
 fn multicast_v6() -> IpNetwork {
     prefix(IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8)
-}
-
-fn subnet(address: IpNetwork) -> IpNetwork {
-    prefix(address.network(), address.prefix())
 }
 
 /// A prefix whose length is known to fit its family.

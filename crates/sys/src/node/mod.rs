@@ -3,8 +3,10 @@
 //!
 //! Must never enter a container's namespace.
 
+mod backend;
 mod forwarding;
 mod masquerade;
 mod permission;
 
-pub use masquerade::{Masquerade, MasqueradeBackend, UnknownBackend};
+pub use backend::{Backend, UnknownBackend};
+pub use masquerade::Masquerade;

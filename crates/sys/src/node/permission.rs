@@ -7,7 +7,7 @@ use cnibox_spec::Code;
 use thiserror::Error;
 
 use crate::call::{Coded, Failure, Place, Sys};
-use crate::node::{Masquerade, MasqueradeBackend};
+use crate::node::{Backend, Masquerade};
 
 /// Why ADD could not work whatever the configuration.
 #[derive(Debug, Error)]
@@ -91,18 +91,16 @@ impl Sys<'_> {
     ///
     /// # Errors
     /// Code 50 when not, with the part of the kernel that is missing.
-    pub fn require_masquerade(&mut self, asked: Option<MasqueradeBackend>) -> Result<(), Failure> {
+    pub fn require_masquerade(&mut self, asked: Option<Backend>) -> Result<(), Failure> {
         self.require_net_admin()?;
         let engine = self.engine()?;
         let found = match asked {
-            Some(MasqueradeBackend::Iptables) => {
+            Some(Backend::Iptables) => {
                 engine.require(&Masquerade::sample(), "masquerade in iptables' tables")
             }
             // The tool is not started for a question.
             None if engine.uses_tool() => Ok(()),
-            Some(MasqueradeBackend::Nftables) | None => {
-                engine.has_table(&Masquerade::native_table()).map(drop)
-            }
+            Some(Backend::Nftables) | None => engine.has_table(&Masquerade::native_table()).map(drop),
         };
         found.map_err(|error| Unavailable::NoPacketFilter(error).into())
     }

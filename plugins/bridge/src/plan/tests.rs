@@ -72,7 +72,7 @@ fn a_default_route_of_another_metric_is_another_route() {
     let wanted = Config { gateway: true, default_gateway: true, ..config() };
     let number_of = |address: &str, change: &dyn Fn(&mut Route)| {
         let mut answer = ipam(&[address]);
-        let mut route = Route::new(default_network(answer.ips[0].address.is_ipv4()), None);
+        let mut route = Route::new(everywhere(answer.ips[0].address.is_ipv4()), None);
         change(&mut route);
         answer.routes = vec![route];
         layer3(&wanted, &eth0(), answer).unwrap().result.routes.len()
@@ -115,4 +115,13 @@ fn an_empty_trunk_only_turns_filtering_on() {
     let plan = layer2(&Config { trunk: Some(vec![]), ..config() }, &eth0());
     assert_eq!(plan.port, PortPlan::default());
     assert!(plan.bridge.vlan_filtering);
+}
+
+#[test]
+fn a_gateway_lasts_unless_a_later_one_is_in_its_way() {
+    let ipam = ipam(&["10.1.0.2/24", "10.2.0.2/24", "fd00:1::2/64", "fd00:2::2/64", "fd00:2:0:0:1::2/80"]);
+    let config = Config { gateway: true, force_address: true, ..config() };
+    let plan = layer3(&config, &eth0(), ipam).unwrap();
+    let lasting: Vec<_> = plan.lasting_gateways().map(|gateway| gateway.to_string()).collect();
+    assert_eq!(lasting, ["10.2.0.1/24", "fd00:1::1/64", "fd00:2::1:0:0:1/80"]);
 }

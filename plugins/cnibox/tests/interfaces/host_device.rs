@@ -84,6 +84,45 @@ fn names_taken_on_either_side_are_no_trap() {
     });
 }
 
+/// Where the device is home already, nothing of the container's can be it, whatever is written on it.
+#[test]
+fn a_second_del_takes_nothing_of_the_containers() {
+    sandbox(|net| {
+        device(net);
+        let (pod, conf) = (net.container(), by_name(None));
+        add(&pod, &conf);
+        del(&pod, &conf);
+        net.run_in(&pod, "ip", &["link", "add", "eth0", "type", "bridge"]);
+        net.run_in(&pod, "ip", &["link", "set", "eth0", "alias", "planted0"]);
+        let before = host(net);
+        del(&pod, &conf);
+        assert_eq!(host(net), before);
+        assert!(net.run_in(&pod, "ip", &["link"]).contains("eth0"));
+    });
+}
+
+/// They move with a device, and a container gives it any.
+#[test]
+fn alternative_names_keep_no_device_away() {
+    sandbox(|net| {
+        device(net);
+        let (pod, conf) = (net.container(), by_name(None));
+        net.run("ip", &["link", "add", "other0", "type", "bridge"]);
+        for names in [&["other0"][..], &["dev0"], &["mine0", "dev0", "other0"]] {
+            add(&pod, &conf);
+            for name in names {
+                net.run_in(&pod, "ip", &["link", "property", "add", "dev", "eth0", "altname", name]);
+            }
+            net.run_in(&pod, "ip", &["link", "set", "eth0", "down"]);
+            net.run_in(&pod, "ip", &["link", "set", "eth0", "name", "x"]);
+            del(&pod, &conf);
+            let link = net.run("ip", &["link", "show", "dev0"]);
+            assert!(link.contains(": dev0@") && link.contains("c2:11:22:33:44:55"), "{names:?}: {link}");
+            assert_eq!(link.contains("altname mine0"), names.contains(&"mine0"), "{link}");
+        }
+    });
+}
+
 /// On its way back it has its own name for a moment, and is still in the container.
 #[test]
 fn a_device_that_a_killed_del_left_half_way_comes_back() {

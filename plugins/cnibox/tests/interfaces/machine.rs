@@ -4,7 +4,9 @@
 
 use std::process::Command;
 
-use cnibox_testkit::{Chain, Container, Sandbox, sandbox, skip};
+use cnibox_testkit::{Chain, Container, Sandbox, sandbox};
+
+use crate::world::{has_python, tun_node};
 
 /// The user that runs the machine.
 const USER: &str = "54321";
@@ -57,7 +59,7 @@ fn machine(
     [mac, address, gateway]: [&str; 3],
 ) -> Result<(), String> {
     let (uid, gid) = (format!("--reuid={user}"), format!("--regid={user}"));
-    let node = net.dir().join("tun");
+    let node = tun_node(net);
     let mut command = Command::new("setpriv");
     command.args([&uid, &gid, "--clear-groups", "--bounding-set=-all", "/usr/bin/python3", "-c", MACHINE]);
     command.arg(node).args([mac, address, gateway]);
@@ -97,14 +99,9 @@ fn machine_is_on(net: &Sandbox, network: &str) {
 #[test]
 fn a_machine_of_an_ordinary_user_is_on_a_network_of_containers() {
     sandbox(|net| {
-        if !std::path::Path::new("/usr/bin/python3").exists() {
-            return skip("no python3");
+        if !has_python() {
+            return;
         }
-        // The system's own node is for root only.
-        let node = net.dir().join("tun");
-        net.run("mknod", &["-m", "666", node.to_str().unwrap(), "c", "10", "200"]);
-        net.run("mount", &["-o", "remount,dev", "/run"]);
-        net.run("chmod", &["755", "/run", net.dir().to_str().unwrap()]);
         machine_is_on(net, BRIDGE);
         machine_is_on(net, PTP);
     });

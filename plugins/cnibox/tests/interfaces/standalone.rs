@@ -4,7 +4,9 @@
 use cnibox_testkit::{Container, Sandbox, ping, sandbox, skip};
 use serde_json::{Value, json};
 
-use crate::world::{add, add_error, address, all_or_nothing, check, conf, del, supported};
+use crate::world::{
+    add, add_error, address, all_or_nothing, check, conf, del, has_python, supported, tun_node,
+};
 
 #[test]
 fn dummies_carry_addresses() {
@@ -89,7 +91,7 @@ fn opens(net: &Sandbox, pod: &Container, user: &str) -> bool {
         tun = os.open(sys.argv[1], os.O_RDWR)\n\
         fcntl.ioctl(tun, 0x400454ca, struct.pack('16sH22x', b'eth0', 0x1002))";
     let (user, group) = (format!("--reuid={user}"), format!("--regid={user}"));
-    let node = net.dir().join("tun");
+    let node = tun_node(net);
     let args = [&user, &group, "--clear-groups", "/usr/bin/python3", "-c", open, node.to_str().unwrap()];
     let output =
         pod.netns.run(|| std::process::Command::new("setpriv").args(args).output()).unwrap().unwrap();
@@ -101,14 +103,9 @@ fn opens(net: &Sandbox, pod: &Container, user: &str) -> bool {
 #[test]
 fn the_owner_opens_a_tap_and_nobody_else_does() {
     sandbox(|net| {
-        if !std::path::Path::new("/usr/bin/python3").exists() {
-            return skip("no python3");
+        if !has_python() {
+            return;
         }
-        // The machine's own node is for root only.
-        let node = net.dir().join("tun");
-        net.run("mknod", &["-m", "666", node.to_str().unwrap(), "c", "10", "200"]);
-        net.run("mount", &["-o", "remount,dev", "/run"]);
-        net.run("chmod", &["755", "/run", net.dir().to_str().unwrap()]);
         let pod = net.container();
         let conf: Value = conf("tap", json!({"owner": 54321}), None);
         add(&pod, &conf);

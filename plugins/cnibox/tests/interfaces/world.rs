@@ -2,7 +2,7 @@
 //! A sandbox in which plugins are called in this process, with host-local for addresses.
 
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cnibox_harness::builtin;
 use cnibox_sys::{Builtin, Env, Host, Registry};
@@ -10,6 +10,7 @@ use cnibox_testkit::{Container, Sandbox, Snapshot};
 use serde_json::{Value, json};
 
 static PLUGINS: &[Builtin] = &[
+    builtin::<cnibox_bridge::Bridge>(),
     builtin::<cnibox_dummy::Dummy>(),
     builtin::<cnibox_host_device::HostDevice>(),
     builtin::<cnibox_host_local::HostLocal>(),
@@ -181,4 +182,24 @@ pub(crate) fn supported(net: &Sandbox, kind: &str) -> bool {
     }
     assert!(made.status.success(), "{args:?}: {said}");
     true
+}
+
+/// The node that opens TAP devices, for everybody; the system's own is for root only.
+pub(crate) fn tun_node(net: &Sandbox) -> PathBuf {
+    let node = net.dir().join("tun");
+    if !node.exists() {
+        net.run("mknod", &["-m", "666", node.to_str().unwrap(), "c", "10", "200"]);
+        net.run("mount", &["-o", "remount,dev", "/run"]);
+        net.run("chmod", &["755", "/run", net.dir().to_str().unwrap()]);
+    }
+    node
+}
+
+/// False, after saying so, where there is no Python to open a device with.
+pub(crate) fn has_python() -> bool {
+    let found = Path::new("/usr/bin/python3").exists();
+    if !found {
+        cnibox_testkit::skip("no python3");
+    }
+    found
 }

@@ -61,6 +61,22 @@ fn add_in_another_namespace_is_refused_as_long_as_the_first_lives() {
     });
 }
 
+/// The rules of a spoof check are named by container and interface, wherever that is.
+#[test]
+fn a_refused_add_in_another_namespace_leaves_the_spoof_check() {
+    on_each(vec![networks::spoofchk()], Side::Ours, |_, world| {
+        let (first, second) = (world.net.container(), world.net.container());
+        let target = Target::of(&first);
+        let result = world.add(&target).expect("ADD");
+        let rules = || world.net.run("nft", &["list", "table", "bridge", "nat"]);
+        let before = rules();
+        world.add(&moved(&target, &second)).expect_err("ADD of what lives");
+        assert_eq!(rules(), before);
+        world.check(&target, &result).expect("CHECK of what lives");
+        world.del(&target, &result).expect("DEL");
+    });
+}
+
 #[test]
 fn add_behind_any_result_is_refused_where_it_lives() {
     on_each(networks(), Side::Ours, |_, world| {
@@ -162,6 +178,20 @@ fn del_leaves_what_took_the_place_of_a_failed_add_in_another_namespace() {
         world.net.run("ip", &["netns", "exec", &target.id, "sh", "-ec", replace]);
         world.del(&moved(&target, &second), &Value::Null).expect("DEL");
         assert!(world.has_interface(&target), "{}", world.network.label);
+    });
+}
+
+/// So is one that plugins without a ledger have made since in the very namespace: they took the failed one down.
+#[test]
+fn add_leaves_what_took_the_place_of_a_failed_add() {
+    on_each(networks(), Side::Ours, |_, world| {
+        let target = Target::of(&world.net.container());
+        world.with(world.network.clone().broken()).add(&target).expect_err("ADD of a broken chain");
+        let replace = "ip link del eth0 && ip link add eth0 type veth peer name other0 && ip addr add 192.0.2.9/32 dev eth0";
+        world.net.run("ip", &["netns", "exec", &target.id, "sh", "-ec", replace]);
+        let looks = interface(world, &target);
+        world.add(&target).expect_err("ADD where another lives");
+        assert_eq!(interface(world, &target), looks, "{}", world.network.label);
     });
 }
 

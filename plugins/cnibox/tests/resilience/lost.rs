@@ -513,6 +513,64 @@ fn del_reports_every_failure_and_does_the_rest() {
     });
 }
 
+/// Rules of the firewall say nothing but an address, which containers on networks that overlap may both have.
+#[test]
+fn an_address_in_two_networks_is_let_through_as_long_as_one_of_them_has_it() {
+    sandbox(|net| {
+        let network = |bridge: &str| {
+            let mut network = networks::isolated();
+            network.name = format!("net-{bridge}");
+            network.plugins[0] = json!({"type": "bridge", "bridge": bridge,
+                "ipam": {"type": "static", "addresses": [{"address": "10.77.0.9/24"}, {"address": "fd00:77::9/64"}]}});
+            network
+        };
+        let one = World::new(net, networks::layer2(), Side::Ours).with(network("br-one"));
+        let other = one.with(network("br-other"));
+        let (first, second) = (Target::of(&net.container()), Target::of(&net.container()));
+        let accepts = || {
+            let rules = ["iptables-save", "ip6tables-save"].map(|save| net.run(save, &["-t", "filter"]));
+            rules.concat().lines().filter(|rule| rule.contains("77") && rule.contains("ACCEPT")).count()
+        };
+        let results = [one.add(&first).expect("ADD"), other.add(&second).expect("ADD in the other network")];
+        assert_eq!(accepts(), 4);
+        one.del(&first, &results[0]).expect("DEL");
+        one.del(&first, &results[0]).expect("DEL once more");
+        assert_eq!(accepts(), 4);
+        other.del(&second, &results[1]).expect("DEL in the other network");
+        assert_eq!(accepts(), 0);
+    });
+}
+
+/// libcni detached one that a plugin without a ledger has attached again, as somebody else.
+#[test]
+fn an_address_that_somebody_else_has_by_now_stays_let_through() {
+    sandbox(|net| {
+        let world = World::new(net, networks::isolated(), Side::Ours);
+        let target = Target::of(&net.container());
+        let result = world.add(&target).expect("ADD");
+        let address = result["ips"][0]["address"].as_str().expect("an address").to_owned();
+        // As plugins that keep no ledger do: one container goes, and another one gets its address.
+        net.run("ip", &["netns", "exec", &target.id, "ip", "link", "del", "eth0"]);
+        let other = net.container();
+        net.run(
+            "ip",
+            &["link", "add", "vethother", "type", "veth", "peer", "name", "eth0", "netns", &other.id],
+        );
+        net.run("ip", &["-n", &other.id, "addr", "add", &address, "dev", "eth0"]);
+        let accepts = || {
+            let host = address.split('/').next().unwrap_or_default();
+            net.run("iptables", &["-S", "CNI-FORWARD"]).matches(&format!("{host}/32")).count()
+        };
+        for prev in [&Value::Null, &result] {
+            world.call(1, "DEL", &target, prev).run();
+            assert_eq!(accepts(), 2);
+        }
+        net.run("ip", &["link", "del", "vethother"]);
+        world.del(&target, &result).expect("DEL");
+        assert_eq!(accepts(), 0);
+    });
+}
+
 /// libcni has no runtimeConfig for STATUS and GC, and DEL loses it with libcni's cache.
 #[test]
 fn ranges_that_come_with_each_attachment_are_not_missed() {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules read from the kernel, as nft writes them. A rule with anything in it that [`super::encode()`] does not write is not one
-//! of ours and gives `None`.
+//! Rules read from the kernel, as nft writes them. A rule with anything in it that [`super::encode()`] does not write is
+//! not one of ours and gives `None`.
 
 use std::net::SocketAddr;
 
 use super::encode::INTERFACE_SIZE;
-use crate::netlink::expr::{self, Expr, Verdict, base, meta};
+use crate::netlink::expr::{self, Expr, Verdict, base, meta, offset};
 use crate::netlink::parts::{Compare, Field, Part, parts};
 use crate::nft::{CtState, Family, Protocol, Statement};
 
@@ -65,12 +65,13 @@ impl Reader<'_> {
     fn compare(&mut self, Compare { field, mask, data, negated }: &Compare<'_>) -> Option<Option<Statement>> {
         let negated = *negated;
         Some(Some(match (field, mask) {
-            (Field::Payload { base: base::NETWORK, offset, .. }, mask) => {
+            (Field::Payload { base: base::NETWORK, offset: at, .. }, mask) => {
                 let is_ipv4 = self.is_ipv4()?;
                 let net = expr::network(data, *mask, is_ipv4)?;
-                match (*offset, is_ipv4) {
-                    (12, true) | (8, false) => Statement::SourceAddress { net, negated },
-                    (16, true) | (24, false) => Statement::DestinationAddress { net, negated },
+                let (source, destination) = offset::addresses(is_ipv4);
+                match *at {
+                    at if at == source => Statement::SourceAddress { net, negated },
+                    at if at == destination => Statement::DestinationAddress { net, negated },
                     _ => return None,
                 }
             }
@@ -89,10 +90,10 @@ impl Reader<'_> {
             }
             (Field::Meta(meta::IIFNAME), None) => Statement::InInterface { name: interface(data)?, negated },
             (Field::Meta(meta::OIFNAME), None) => Statement::OutInterface { name: interface(data)?, negated },
-            (Field::Payload { base: base::LINK, offset: 6, len: 6 }, None) => {
+            (Field::Payload { base: base::LINK, offset: offset::ETHER_SOURCE, len: 6 }, None) => {
                 Statement::EtherSource { address: (*data).try_into().ok()?, negated }
             }
-            (Field::Payload { base: base::TRANSPORT, offset: 2, len: 2 }, None) => {
+            (Field::Payload { base: base::TRANSPORT, offset: offset::DESTINATION_PORT, len: 2 }, None) => {
                 let protocol = Protocol::from_number(self.transport.take()?)?;
                 let port = u16::from_be_bytes((*data).try_into().ok()?);
                 Statement::DestinationPort { protocol, port, negated }
@@ -129,7 +130,7 @@ impl Reader<'_> {
             Expr::Nat { kind: expr::NAT_DNAT, family, .. } if *family == u32::from(self.family.number()) => {
                 let [Some(ip), Some(port)] = self.values else { return None };
                 let ip = expr::address(ip, self.family == Family::Ip)?;
-                Statement::Dnat(SocketAddr::new(ip, u16::from_be_bytes(*port.first_chunk()?)))
+                Statement::Dnat(SocketAddr::new(ip, expr::port(port)?))
             }
             Expr::Verdict(Verdict::Code(_))
             | Expr::Meta { .. }

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use ipnetwork::IpNetwork;
 
 use crate::netlink::expr::{
-    self, CMP_EQ, CMP_NEQ, CT_STATE, Expr, FIB_ADDRTYPE, FIB_DADDR, NAT_DNAT, REG_1, REG_2, RTN_LOCAL,
-    Verdict, base, meta,
+    self, CT_STATE, Expr, FIB_ADDRTYPE, FIB_DADDR, NAT_DNAT, REG_1, REG_2, RTN_LOCAL, Verdict, base, meta,
+    offset,
 };
 use crate::nft::{Family, Rule, Statement};
 
@@ -33,8 +33,10 @@ struct Encoder {
 impl Encoder {
     fn statement(&mut self, statement: &Statement) {
         match statement {
-            Statement::SourceAddress { net, negated } => self.address(*net, (12, 8), *negated),
-            Statement::DestinationAddress { net, negated } => self.address(*net, (16, 24), *negated),
+            Statement::SourceAddress { net, negated } => self.address(*net, |(source, _)| source, *negated),
+            Statement::DestinationAddress { net, negated } => {
+                self.address(*net, |(_, destination)| destination, *negated)
+            }
             Statement::EtherSource { address, negated } => self.ether_source(*address, *negated),
             Statement::InInterface { name, negated } => self.interface(meta::IIFNAME, name, *negated),
             Statement::OutInterface { name, negated } => self.interface(meta::OIFNAME, name, *negated),
@@ -69,19 +71,23 @@ impl Encoder {
     }
 
     /// In tables of more than one network protocol nft tests for the protocol first.
-    fn address(&mut self, net: IpNetwork, offsets: (u32, u32), negated: bool) {
-        let (family, offset) = if net.is_ipv4() { (Family::Ip, offsets.0) } else { (Family::Ip6, offsets.1) };
-        let number = family.number();
+    fn address(&mut self, net: IpNetwork, which: fn((u32, u32)) -> u32, negated: bool) {
+        let number = if net.is_ipv4() { Family::Ip } else { Family::Ip6 }.number();
         if self.family == Family::Inet && self.network != Some(number) {
             self.exprs.push(Expr::Meta { key: meta::NFPROTO, dreg: REG_1 });
             self.compare(false, vec![number]);
             self.network = Some(number);
         }
-        expr::push_address(&mut self.exprs, offset, net, negated);
+        expr::push_address(&mut self.exprs, which(offset::addresses(net.is_ipv4())), net, negated);
     }
 
     fn ether_source(&mut self, address: [u8; 6], negated: bool) {
-        self.exprs.push(Expr::Payload { base: base::LINK, offset: 6, len: 6, dreg: REG_1 });
+        self.exprs.push(Expr::Payload {
+            base: base::LINK,
+            offset: offset::ETHER_SOURCE,
+            len: 6,
+            dreg: REG_1,
+        });
         self.compare(negated, address.to_vec());
     }
 
@@ -98,7 +104,7 @@ impl Encoder {
             self.compare(false, vec![protocol]);
             self.transport = Some(protocol);
         }
-        self.exprs.push(Expr::Payload { base: base::TRANSPORT, offset: 2, len: 2, dreg: REG_1 });
+        self.exprs.push(Expr::load_destination_port());
         self.compare(negated, port.to_be_bytes().to_vec());
     }
 
@@ -110,7 +116,6 @@ impl Encoder {
     }
 
     fn compare(&mut self, negated: bool, data: Vec<u8>) {
-        let op = if negated { CMP_NEQ } else { CMP_EQ };
-        self.exprs.push(Expr::Cmp { sreg: REG_1, op, data: data.into() });
+        self.exprs.push(Expr::compare(negated, data));
     }
 }

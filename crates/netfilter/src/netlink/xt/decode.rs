@@ -7,9 +7,8 @@
 
 use std::net::SocketAddr;
 
-use super::encode::address_offsets;
 use super::layout;
-use crate::netlink::expr::{self, Expr, Verdict, base, meta};
+use crate::netlink::expr::{self, Expr, Verdict, base, meta, offset};
 use crate::netlink::parts::{Compare, Field, Part, parts};
 use crate::xt::{Canon, Extension, Family, Maybe, Protocol, Target};
 
@@ -71,17 +70,17 @@ impl<'e> Reader<'e> {
                 let value = u32::from_ne_bytes(*data.first_chunk()?);
                 self.extend(Extension::Mark { value, mask: mask?, negated })
             }
-            (Field::Payload { base: base::NETWORK, offset: 9, len: 1 }, None)
+            (Field::Payload { base: base::NETWORK, offset: offset::IPV4_PROTOCOL, len: 1 }, None)
                 if self.family == Family::Ipv4 =>
             {
                 fill(&mut self.rule.protocol, *data.first()?, negated)
             }
-            (Field::Payload { base: base::NETWORK, offset, .. }, mask) => {
+            (Field::Payload { base: base::NETWORK, offset: at, .. }, mask) => {
                 let net = expr::network(data, *mask, self.family == Family::Ipv4)?;
-                let (source, destination) = address_offsets(self.family);
-                let slot = match *offset {
-                    offset if offset == source => &mut self.rule.source,
-                    offset if offset == destination => &mut self.rule.destination,
+                let (source, destination) = offset::addresses(self.family == Family::Ipv4);
+                let slot = match *at {
+                    at if at == source => &mut self.rule.source,
+                    at if at == destination => &mut self.rule.destination,
                     _ => return None,
                 };
                 fill(slot, net, negated)
@@ -97,8 +96,10 @@ impl<'e> Reader<'e> {
             (Field::DestinationType, None) if *data == expr::RTN_LOCAL.to_ne_bytes() && !negated => {
                 self.extend(Extension::DestinationLocal)
             }
-            (Field::Payload { base: base::TRANSPORT, offset: 2, len: 2 }, None) if !negated => {
-                self.port(be16(data)?)
+            (Field::Payload { base: base::TRANSPORT, offset: offset::DESTINATION_PORT, len: 2 }, None)
+                if !negated =>
+            {
+                self.port(expr::port(data)?)
             }
             (
                 Field::Meta(_) | Field::Payload { .. } | Field::DestinationType | Field::ConntrackState,
@@ -148,7 +149,7 @@ impl<'e> Reader<'e> {
     fn native_dnat(&self) -> Option<Target> {
         let [Some(ip), Some(port)] = &self.values else { return None };
         let ip = expr::address(ip, self.family == Family::Ipv4)?;
-        Some(Target::Dnat(SocketAddr::new(ip, be16(port)?)))
+        Some(Target::Dnat(SocketAddr::new(ip, expr::port(port)?)))
     }
 }
 
@@ -166,10 +167,6 @@ fn verdict_target(verdict: &Verdict<'_>) -> Option<Target> {
 fn interface(data: &[u8]) -> Option<String> {
     let name = expr::text(data)?;
     Some(if data.contains(&0) { name.to_owned() } else { format!("{name}+") })
-}
-
-fn be16(data: &[u8]) -> Option<u16> {
-    data.first_chunk().copied().map(u16::from_be_bytes)
 }
 
 fn fill<T>(slot: &mut Maybe<T>, value: T, negated: bool) -> Option<()> {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use ipnetwork::IpNetwork;
 
 use super::layout;
-use crate::netlink::expr::{self, CMP_EQ, CMP_NEQ, Expr, REG_1, Verdict, base, meta};
+use crate::netlink::expr::{self, Expr, REG_1, Verdict, meta, offset};
 use crate::xt::{Canon, Extension, Family, Maybe, Protocol, Target};
 
 /// How ports and marks are written.
@@ -29,9 +29,9 @@ pub(crate) fn encode(rule: &Canon, family: Family, form: Form) -> Vec<Expr<'stat
     interface(&mut exprs, meta::OIFNAME, rule.out_interface.as_ref());
     if let Some((number, negated)) = rule.protocol {
         exprs.push(Expr::Meta { key: meta::L4PROTO, dreg: REG_1 });
-        exprs.push(compare(negated, vec![number]));
+        exprs.push(Expr::compare(negated, vec![number]));
     }
-    let (source, destination) = address_offsets(family);
+    let (source, destination) = offset::addresses(family == Family::Ipv4);
     address(&mut exprs, source, rule.source);
     address(&mut exprs, destination, rule.destination);
     for extension in &rule.extensions {
@@ -42,14 +42,6 @@ pub(crate) fn encode(rule: &Canon, family: Family, form: Form) -> Vec<Expr<'stat
     exprs
 }
 
-/// Offsets of source and destination address in the network header.
-pub(super) fn address_offsets(family: Family) -> (u32, u32) {
-    match family {
-        Family::Ipv4 => (12, 16),
-        Family::Ipv6 => (8, 24),
-    }
-}
-
 fn interface(exprs: &mut Vec<Expr<'static>>, key: u32, slot: Option<&(String, bool)>) {
     let Some((name, negated)) = slot else { return };
     let data = match name.strip_suffix('+') {
@@ -57,7 +49,7 @@ fn interface(exprs: &mut Vec<Expr<'static>>, key: u32, slot: Option<&(String, bo
         None => [name.as_bytes(), b"\0"].concat(),
     };
     exprs.push(Expr::Meta { key, dreg: REG_1 });
-    exprs.push(compare(*negated, data));
+    exprs.push(Expr::compare(*negated, data));
 }
 
 fn address(exprs: &mut Vec<Expr<'static>>, offset: u32, slot: Maybe<IpNetwork>) {
@@ -73,8 +65,8 @@ fn push_extension(exprs: &mut Vec<Expr<'static>>, extension: &Extension, form: F
             exprs.push(xt_match(protocol.name(), 0, layout::ports(*port)));
         }
         Extension::Port(_, port) => {
-            exprs.push(Expr::Payload { base: base::TRANSPORT, offset: 2, len: 2, dreg: REG_1 });
-            exprs.push(compare(false, port.to_be_bytes().to_vec()));
+            exprs.push(Expr::load_destination_port());
+            exprs.push(Expr::compare(false, port.to_be_bytes().to_vec()));
         }
         Extension::Ports(ports) => exprs.push(xt_match("multiport", 1, layout::multiport(ports))),
         Extension::Comment(text) => exprs.push(xt_match("comment", 0, layout::comment(text))),
@@ -89,7 +81,7 @@ fn push_extension(exprs: &mut Vec<Expr<'static>>, extension: &Extension, form: F
                 let (mask, xor) = (mask.to_ne_bytes().to_vec().into(), vec![0; 4].into());
                 exprs.push(Expr::Bitwise { sreg: REG_1, dreg: REG_1, mask, xor });
             }
-            exprs.push(compare(*negated, value.to_ne_bytes().to_vec()));
+            exprs.push(Expr::compare(*negated, value.to_ne_bytes().to_vec()));
         }
     }
 }
@@ -104,10 +96,6 @@ fn target(target: &Target, family: Family) -> Expr<'static> {
         Target::SetMark { value, mask } => xt_target("MARK", 2, layout::mark(*value, *mask)),
         Target::Dnat(to) => xt_target("DNAT", 2, layout::dnat(*to)),
     }
-}
-
-fn compare(negated: bool, data: Vec<u8>) -> Expr<'static> {
-    Expr::Cmp { sreg: REG_1, op: if negated { CMP_NEQ } else { CMP_EQ }, data: data.into() }
 }
 
 fn xt_match(name: &'static str, rev: u32, info: Vec<u8>) -> Expr<'static> {

@@ -2,7 +2,9 @@
 //! Applies batches and answers questions, over the transport that fits the host and the rules. It must never know how a
 //! transport does its work, nor what a rule says beyond what it needs to be written.
 
-use std::collections::{BTreeSet, HashSet};
+mod route;
+
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
@@ -10,16 +12,14 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::batch::{Batch, RuleInfo, TableRef};
-use crate::choice::Choice;
 use crate::error::{Error, Result};
-use crate::hint::Hint;
-use crate::inventory::Inventory;
+use crate::known::{Guard, Hint, Inventory, Known};
 use crate::netlink::{self, Form, Socket, commit, extensions, needs_module};
-use crate::plan::{
-    Action, AnyRule, Canon, Guard, Known, Listed, Prepared, Reader, Step, Wanted, plan, search,
-};
+use crate::plan::{Action, AnyRule, Canon, Listed, Prepared, Reader, Step, Wanted, plan, search};
 use crate::tool::{self, Flavour, Tool, find_tool, reads_native_matches};
 use crate::xt::{self, Extension};
+pub use route::Choice;
+use route::{ROUTES, Route, of_route, routed};
 
 /// How long others may keep changing the ruleset between a look and the change that is based on it. A crowd of
 /// `iptables` processes does for seconds.
@@ -55,18 +55,6 @@ impl std::fmt::Debug for Engine {
             .finish_non_exhaustive()
     }
 }
-
-/// Which transport a change takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Route {
-    Netlink,
-    Tool(xt::Family),
-    Nft,
-}
-
-/// In the order in which they are taken.
-const ROUTES: [Route; 4] =
-    [Route::Netlink, Route::Tool(xt::Family::Ipv4), Route::Tool(xt::Family::Ipv6), Route::Nft];
 
 impl Engine {
     /// An engine that finds tools in `path` (the value of `PATH`). Nothing is opened yet; the first use opens a socket in
@@ -319,22 +307,9 @@ impl Engine {
         }
     }
 
-    /// The changes with their rules prepared, each with its route. One rule that needs the tool takes all changes of its
-    /// family or native table with it, so that their order is kept.
+    /// The changes with their routes.
     fn routed(&mut self, batch: &Batch) -> Vec<(Route, Prepared)> {
-        let changes: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
-        let has_xt = changes.iter().any(|change| matches!(change.table, TableRef::Xt(..)));
-        let tool = has_xt && self.uses_tool();
-        let needs_tool = |change: &&Prepared| change.op.rule().is_some_and(|rule| rule.needs_tool());
-        let needy: HashSet<_> =
-            changes.iter().filter(needs_tool).map(|change| by_tool(&change.table)).collect();
-        let route = |change: &Prepared| match by_tool(&change.table) {
-            ByTool::Family(family) if tool || needy.contains(&ByTool::Family(family)) => Route::Tool(family),
-            table @ ByTool::Native(_) if needy.contains(&table) => Route::Nft,
-            ByTool::Family(_) | ByTool::Native(_) => Route::Netlink,
-        };
-        let routes: Vec<_> = changes.iter().map(route).collect();
-        routes.into_iter().zip(changes).collect()
+        routed(batch, || self.uses_tool())
     }
 
     fn apply_by(&mut self, route: Route, changes: &[&Prepared]) -> Result<()> {
@@ -440,24 +415,6 @@ pub fn if_any<T: Default>(answer: Result<T>) -> Result<T> {
 /// kernel that could make them says nothing of whether the tool works.
 fn has_legacy_tables() -> bool {
     std::fs::read("/proc/thread-self/net/ip_tables_names").is_ok_and(|names| !names.is_empty())
-}
-
-fn of_route(changes: &[(Route, Prepared)], route: Route) -> Vec<&Prepared> {
-    changes.iter().filter(|(of, _)| *of == route).map(|(_, change)| change).collect()
-}
-
-/// What one call of a tool serves.
-#[derive(PartialEq, Eq, Hash)]
-enum ByTool<'t> {
-    Family(xt::Family),
-    Native(&'t TableRef),
-}
-
-fn by_tool(table: &TableRef) -> ByTool<'_> {
-    match table {
-        TableRef::Xt(family, _) => ByTool::Family(*family),
-        TableRef::Nft(..) => ByTool::Native(table),
-    }
 }
 
 fn socket(place: &mut Option<Socket>) -> Result<&mut Socket> {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules of the iptables dialect in the native one.
+//! Rules of the iptables dialect in this one.
 
-use super::{Match, Rule, Target};
-use crate::nft::{self, Statement};
+use super::{Rule, Statement};
+use crate::xt::{self, Match, Target};
 
-impl Rule {
+impl xt::Rule {
     /// The rule that says the same in the native dialect. `None` for what that cannot say, or not in one rule without a
     /// set: marks, several ports, names with a wildcard, words that only the tool understands.
     #[must_use]
-    pub fn native(&self) -> Option<nft::Rule> {
+    pub fn native(&self) -> Option<Rule> {
         let mut statements = Vec::new();
         for condition in &self.matches {
             statements.extend(condition.native()?);
         }
         statements.push(self.target.native()?);
-        let rule = nft::Rule::new(statements);
+        let rule = Rule::new(statements);
         Some(match self.comment() {
             Some(comment) => rule.with_comment(comment),
             None => rule,

@@ -6,20 +6,18 @@ use cnibox_netfilter::conntrack::{self, Flow};
 use cnibox_netfilter::xt::{Match, Protocol, Table};
 use cnibox_netfilter::{Batch, Error, Family, RuleInfo, TableRef};
 use cnibox_spec::Attachment;
-use cnibox_sys::{Failure, Ledger, Sys};
+use cnibox_sys::{Backend, Failure, Ledger, Sys};
 
+use crate::apply::is_iptables_only;
 use crate::config::Config;
+use crate::error::PortmapError;
 use crate::others::{self, Others};
 use crate::owner::Owner;
 use crate::plan::udp_flows;
-use crate::setup::is_iptables_only;
-use crate::{Backend, PortmapError, iptables, nftables};
+use crate::{iptables, nftables};
 
 /// Removes the container's rules of this network from both backends, since the configuration may have changed, and
 /// ends its UDP flows.
-///
-/// # Errors
-/// What could not be removed.
 pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let attachment = &request.args.attachment;
     let owner = Owner::of(attachment);

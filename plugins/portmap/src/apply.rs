@@ -11,9 +11,10 @@ use cnibox_spec::Attachment;
 use cnibox_sys::{Failure, Ledger, Record, Sys, Txn, Undo};
 
 use crate::config::{Config, Marking};
+use crate::error::PortmapError;
 use crate::owner::Owner;
 use crate::plan::{Desired, Rules};
-use crate::{Portmap, PortmapError, iptables, nftables};
+use crate::{Portmap, iptables, nftables};
 
 /// Installs the rules, opens the way from the host's own 127.0.0.0/8, and ends old UDP flows.
 ///

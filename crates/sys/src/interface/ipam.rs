@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The IPAM plugin of an interface's attachment: asked for addresses, told to give them back, forwarded other verbs.
+//!
+//! Must never release an address that somebody may live with.
+
+use std::net::IpAddr;
+
+use cnibox_spec::{CniResult, Verb};
+use thiserror::Error;
+
+use crate::call::{Coded, Failure, Sys, Txn, UndoStep};
+use crate::delegate::DelegateError;
+
+impl Txn<'_, '_> {
+    /// ADD to the IPAM plugin; an answer without addresses is a failure.
+    ///
+    /// # Errors
+    /// The plugin's own; [`NO_ADDRESSES`].
+    pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
+        let undo = Released(plugin.to_owned());
+        let result = self.step(undo, |sys| sys.ipam_add(plugin, version))?;
+        if result.ips.is_empty() { Err(NoAddresses.into()) } else { Ok(result) }
+    }
+}
+
+/// DEL to the IPAM plugin of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Released(String);
+
+impl UndoStep for Released {
+    fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        Ok(sys.delegate(Verb::Del, &self.0).map(drop)?)
+    }
+}
+
+/// The IPAM plugin succeeded without an address.
+#[derive(Debug, Error)]
+#[error("{NO_ADDRESSES}")]
+struct NoAddresses;
+
+impl Coded for NoAddresses {}
+
+impl Sys<'_> {
+    /// ADD to an IPAM plugin, which is told DEL when it fails, as the specification asks (section "Delegated plugin
+    /// execution"), unless the attachment may be a living one, whose addresses DEL would release. host-local refuses a
+    /// second address for an attachment; when the first one is what a dead attempt had, it is released.
+    fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
+        self.attempt_announces();
+        let result = match self.delegate_add(plugin, version) {
+            Ok(result) => result,
+            // It gave up waiting before it did anything, and would only wait as long again.
+            Err(failure) if failure.is_transient() || self.another_may_live() => return Err(failure.into()),
+            Err(failure) => match reserved_address(&failure) {
+                Some(address) if self.may_release(address)? => {
+                    self.delegate(Verb::Del, plugin)?;
+                    self.delegate_add(plugin, version)?
+                }
+                Some(_) => return Err(failure.into()),
+                None => return Err(self.ipam_undo(plugin, failure.into())),
+            },
+        };
+        self.attempt_was_given(&result);
+        Ok(result)
+    }
+
+    fn ipam_undo(&mut self, plugin: &str, mut failure: Failure) -> Failure {
+        // A configuration that the plugin cannot read fails ADD and DEL alike; once is enough.
+        if let Err(error) = self.delegate(Verb::Del, plugin).map_err(Failure::from)
+            && error != failure
+        {
+            failure.add_details(&format!("undo: {error}"));
+        }
+        failure
+    }
+
+    /// Calls the IPAM plugin, if there is one, with a verb that has no result. DEL is none of its business while the
+    /// remains of a dead attempt are taken down: the addresses may be somebody's by now.
+    ///
+    /// # Errors
+    /// The plugin's own.
+    pub fn ipam_forward(&mut self, verb: Verb, ipam: Option<&str>) -> Result<(), Failure> {
+        match ipam {
+            Some(_) if verb == Verb::Del && self.remains().is_some() => Ok(()),
+            Some(plugin) => Ok(self.delegate(verb, plugin).map(drop)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The address in host-local's "10.0.0.9 has been allocated to c1, duplicate allocation is not allowed".
+fn reserved_address(error: &DelegateError) -> Option<IpAddr> {
+    let DelegateError::Answered(object) = error else { return None };
+    let duplicate = object.msg.ends_with(", duplicate allocation is not allowed");
+    let words = object.msg.split_whitespace();
+    duplicate.then(|| words.filter_map(|word| word.parse().ok()).next()).flatten()
+}
+
+/// What an ADD fails with whose IPAM plugin gave no address.
+pub const NO_ADDRESSES: &str = "IPAM plugin returned missing IP config";
