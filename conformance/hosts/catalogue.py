@@ -82,6 +82,8 @@ nft add rule ip nat POSTROUTING ip saddr @others ct state new meta cgroup 7 coun
 BARRED = "mkdir -p /etc/modprobe.d; printf 'install %%s /bin/false\\n' %s >/etc/modprobe.d/barred.conf"
 
 NO_IPV6 = "open /proc/sys/net/ipv6/conf/eth0/keep_addr_on_down: no such file or directory"
+# What the reference's nftables backend of portmap relies on, as the Go plugins do.
+NO_BR_NETFILTER = "another pod through the host port"
 READ_ONLY_NOTES = "mkdir -p /run/cnibox; mount -t tmpfs -o ro,mode=700 tmpfs /run/cnibox"
 
 
@@ -124,11 +126,12 @@ HOSTS = [
     debian("trixie", name="Debian 13"),
     debian("sid", name="Debian unstable"),
     debian("bookworm", name="Debian 12, nft_compat and x_tables barred", settings={"FULLKERNEL_MODULES": "veth bridge"},
-           outside=BARRED % "nft_compat x_tables", columns=CHAINS),
+           outside=BARRED % "nft_compat x_tables", lacks={NFTABLES: NO_BR_NETFILTER}, columns=CHAINS),
     debian("bookworm", name="Debian 12, nf_tables barred, legacy iptables", settings={"FULLKERNEL_MODULES": "veth bridge"},
            outside=BARRED % "nf_tables", tools=LEGACY, lacks={NFTABLES: "the kernel has no nf_tables"}, columns=CHAINS),
     debian("bookworm", name="Debian 12, modules that cannot be loaded", settings={"FULLKERNEL_MODULES": "veth bridge"},
-           outside="echo 1 > /proc/sys/kernel/modules_disabled", columns=CHAINS),
+           outside="echo 1 > /proc/sys/kernel/modules_disabled", columns=CHAINS,
+           lacks={**dict.fromkeys((NOMAD, DUAL, NFTABLES, ROUTED), "the kernel has no nf_tables"), LAN: "the kernel has no macvlan"}),
     debian("trixie", name="Debian 13, arm64", settings={"FULLKERNEL_ARCH": "arm64"}),
 ]
 

@@ -132,9 +132,9 @@ impl Error {
     pub fn is_absence(&self) -> bool {
         match self {
             Self::NoNfTables { .. } | Self::ToolMissing { .. } => true,
-            Self::Socket { source, .. } => source.raw_os_error() == Some(libc::EPROTONOSUPPORT),
             Self::Tool { status, .. } => *status == VERSION_PROBLEM && self.stderr_has(&NO_TABLES),
             Self::Kernel { .. }
+            | Self::Socket { .. }
             | Self::NoExtension { .. }
             | Self::Malformed { .. }
             | Self::Contended { .. }

@@ -77,10 +77,14 @@ fn compare_native(layout: &nftables::Layout, owner: &Owner, sys: &mut Sys<'_>) -
         return Err(PortmapError::MissingNative(nftables::PORTS).into());
     }
     let masquerade = layout.masquerade.as_ref().map_or(0, Vec::len);
-    if masquerade > 0
-        && read(layout.family, nftables::MASQUERADE, sys)?.iter().filter(own).count() < masquerade
-    {
-        return Err(PortmapError::MissingNative(nftables::MASQUERADE).into());
+    if masquerade > 0 || layout.marked.is_some() {
+        let found = read(layout.family, nftables::MASQUERADE, sys)?;
+        let is_marked = |rule: &RuleInfo| rule.nft == layout.marked;
+        if found.iter().filter(own).count() < masquerade
+            || !(layout.marked.is_none() || found.iter().any(is_marked))
+        {
+            return Err(PortmapError::MissingNative(nftables::MASQUERADE).into());
+        }
     }
     if layout.ports.is_empty() {
         return Ok(());

@@ -204,14 +204,18 @@ fn forward(config: &Config, mapping: &Mapping, address: IpNetwork) -> Vec<Rule> 
                 Marking::Chain(chain) => chain.clone(),
             })
         };
-        let hairpin = if config.masq_all { everywhere(address.is_ipv4()) } else { address };
-        rules.push(with(Some(Match::source(hairpin)), mark()));
-        if address.is_ipv4() && !config.masq_all {
-            rules.push(with(Some(Match::source(IpAddr::V4(Ipv4Addr::LOCALHOST))), mark()));
-        }
+        rules.extend(marked_sources(config, address).map(|source| with(Some(Match::source(source)), mark())));
     }
     rules.push(with(None, Target::Dnat(SocketAddr::new(address.ip(), mapping.container_port))));
     rules
+}
+
+/// From where packets to a mapping could not find back by themselves: the container's own subnet and the host's 127.0.0.1;
+/// from everywhere where the user says so.
+pub(crate) fn marked_sources(config: &Config, address: IpNetwork) -> impl Iterator<Item = Address> + use<> {
+    let hairpin = if config.masq_all { everywhere(address.is_ipv4()) } else { address };
+    let host = (address.is_ipv4() && !config.masq_all).then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    std::iter::once(hairpin.into()).chain(host.map(Into::into))
 }
 
 /// One rule for up to 15 ports of a protocol. All mappings are in here, whatever the family of their hostIP, as in

@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The layout in the native tables `ip cni_hostport` and `ip6 cni_hostport`, as data (reference:
-//! `portmap_nftables.go`). `masqAll` has no effect here, as in the reference.
+//! `portmap_nftables.go`).
+//!
+//! Asked for by name, they are the reference's: masquerade is for the container's own packets to itself and for those from
+//! 127.0.0.1, and `masqAll` has no effect. Another container of the subnet reaches the port only with `br_netfilter`, since
+//! the answer takes the short way. Where they stand in for iptables' tables, which the kernel lacks, they do what those do:
+//!
+//! ```text
+//! hostports:    <port> ip saddr <own subnet>, 127.0.0.1 meta mark set <bit>
+//! hostports:    <port> dnat
+//! masquerading: meta mark <bit> masquerade
+//! ```
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cnibox_netfilter::nft::{Chain, ChainType, Family as Table, Hook, HookPoint, Rule, Statement};
@@ -9,7 +20,8 @@ use cnibox_netfilter::{Batch, Error, Family, Owner as RulesOf, Position, TableRe
 use cnibox_sys::Sys;
 use ipnetwork::IpNetwork;
 
-use crate::config::Config;
+use crate::config::{Config, Mapping, Marking};
+use crate::iptables;
 use crate::owner::Owner;
 
 /// Everything that one family of a container's mappings needs.
@@ -23,6 +35,8 @@ pub(crate) struct Layout {
     pub(crate) ports: Vec<Rule>,
     /// Rules of [`MASQUERADE`]; `None` without `snat`, when there is no such chain either.
     pub(crate) masquerade: Option<Vec<Rule>>,
+    /// The first rule of [`MASQUERADE`], which all containers share.
+    pub(crate) marked: Option<Rule>,
 }
 
 impl Layout {
@@ -30,18 +44,19 @@ impl Layout {
     pub(crate) fn new(config: &Config, owner: &Owner, address: IpNetwork) -> Self {
         let family = Family::of(address.ip());
         let comment = owner.nft_comment();
-        let port = |mapping: &crate::config::Mapping| {
-            let mut statements: Vec<_> =
-                mapping.destination().map(Statement::destination).into_iter().collect();
-            statements.push(Statement::destination_port(mapping.protocol, mapping.host_port));
-            statements.push(Statement::Dnat(SocketAddr::new(address.ip(), mapping.container_port)));
-            Rule::new(statements).with_comment(&comment)
+        let mark = match config.marking {
+            Marking::Bit(bit) if config.snat && config.backend.is_none() => Some(bit),
+            Marking::Bit(_) | Marking::Chain(_) => None,
         };
+        let mappings = config.mappings.iter().filter(|mapping| mapping.applies_to(family));
+        let forwarded = mappings.flat_map(|mapping| forward(config, mapping, address, mark));
+        let own = || if mark.is_some() { Vec::new() } else { masquerade(address.ip(), &comment) };
         Self {
             family,
             conditions: Statement::conditions(config.conditions(family)),
-            ports: config.mappings.iter().filter(|mapping| mapping.applies_to(family)).map(port).collect(),
-            masquerade: config.snat.then(|| masquerade(address.ip(), &comment)),
+            ports: forwarded.map(|rule| rule.with_comment(&comment)).collect(),
+            masquerade: config.snat.then(own),
+            marked: mark.map(|bit| Rule::new(vec![Statement::Marked(bit), Statement::Masquerade])),
         }
     }
 
@@ -68,6 +83,9 @@ impl Layout {
             let hook = Hook::new(ChainType::Nat, HookPoint::Postrouting, SRCNAT);
             changes = changes.ensure_chain(Chain::base(MASQUERADE, hook));
         }
+        if let Some(rule) = &self.marked {
+            changes = changes.ensure_rule(MASQUERADE, rule.clone(), Position::Head);
+        }
         for rule in &self.ports {
             changes = changes.ensure_rule(PORTS, rule.clone(), Position::Tail);
         }
@@ -91,6 +109,21 @@ impl Layout {
         let jump = [Statement::DestinationLocal, Statement::Jump(ALL_PORTS.to_owned())];
         Rule::new(self.conditions.iter().cloned().chain(jump).collect())
     }
+}
+
+/// The rules of one mapping. Marks come first, since DNAT ends the traversal.
+fn forward(config: &Config, mapping: &Mapping, address: IpNetwork, mark: Option<u32>) -> Vec<Rule> {
+    let mut base: Vec<_> = mapping.destination().map(Statement::destination).into_iter().collect();
+    base.push(Statement::destination_port(mapping.protocol, mapping.host_port));
+    let with = |rest: [Option<Statement>; 2]| {
+        Rule::new(base.iter().cloned().chain(rest.into_iter().flatten()).collect())
+    };
+    let marks = mark.into_iter().flat_map(|bit| {
+        let sources = iptables::marked_sources(config, address);
+        sources.map(move |source| [Some(Statement::source(source.net())), Some(Statement::SetMark(bit))])
+    });
+    let to = Statement::Dnat(SocketAddr::new(address.ip(), mapping.container_port));
+    marks.chain([[Some(to), None]]).map(with).collect()
 }
 
 /// Packets that a container sends to itself, and those of the host's own address, would not find back.
@@ -124,20 +157,40 @@ pub(crate) fn remove_apart(
 ) -> Result<Batch, Error> {
     let mut batch = Batch::new();
     for chain in [PORTS, OLD_PORTS, MASQUERADE] {
-        for info in if_any(sys.engine()?.rules(&table_ref(family), chain))? {
-            let leads_elsewhere = info.nft.as_ref().and_then(leads_to).is_some_and(&is_anothers);
-            if info.comment.as_deref() == Some(comment) && !leads_elsewhere {
-                batch.nft(table(family), TABLE).delete_found(chain, info.id);
+        let mut rules = if_any(sys.engine()?.rules(&table_ref(family), chain))?;
+        rules.retain(|info| info.comment.as_deref() == Some(comment));
+        let leads_elsewhere = |rule: &&Rule| leads_to(rule).is_some_and(&is_anothers);
+        let known = || rules.iter().filter_map(|info| info.nft.as_ref());
+        let kept: HashSet<Subject<'_>> = known().filter(leads_elsewhere).map(subject).collect();
+        for info in &rules {
+            let stays =
+                |rule: &Rule| leads_to(rule).map_or_else(|| kept.contains(&subject(rule)), &is_anothers);
+            if !info.nft.as_ref().is_some_and(stays) {
+                batch.nft(table(family), TABLE).delete_found(chain, info.id.clone());
             }
         }
     }
     Ok(batch)
 }
 
-/// The container's address that a rule is about.
+/// A port and the host's address.
+type Subject<'r> = Vec<&'r Statement>;
+
+/// What a rule of [`PORTS`] is about, without its source.
+fn subject(rule: &Rule) -> Subject<'_> {
+    let is_subject = |statement: &&Statement| {
+        matches!(statement, Statement::DestinationAddress { .. } | Statement::DestinationPort { .. })
+    };
+    rule.statements.iter().filter(is_subject).collect()
+}
+
+/// The container's address that a rule is about; of a mark, which is about a port, none.
 fn leads_to(rule: &Rule) -> Option<IpAddr> {
     let mut masqueraded = None;
     for statement in &rule.statements {
+        if let Statement::SetMark(_) = statement {
+            return None;
+        }
         if let Statement::Dnat(to) = statement {
             return Some(to.ip());
         }

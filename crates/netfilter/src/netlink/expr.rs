@@ -96,6 +96,12 @@ impl<'a> Expr<'a> {
         Self::Cmp { sreg: REG_1, op: if negated { CMP_NEQ } else { CMP_EQ }, data: data.into() }
     }
 
+    /// Masks, then changes a number in the first register.
+    pub(crate) fn bitwise(mask: u32, xor: u32) -> Self {
+        let bytes = |number: u32| number.to_ne_bytes().to_vec().into();
+        Self::Bitwise { sreg: REG_1, dreg: REG_1, mask: bytes(mask), xor: bytes(xor) }
+    }
+
     /// Loads the destination port into the first register.
     pub(crate) fn load_destination_port() -> Self {
         Self::Payload { base: base::TRANSPORT, offset: offset::DESTINATION_PORT, len: 2, dreg: REG_1 }

@@ -9,6 +9,8 @@ use super::expr::{CMP_EQ, CMP_NEQ, CT_STATE, Expr, FIB_ADDRTYPE, FIB_DADDR};
 pub(crate) enum Part<'e> {
     /// A field of the packet equals some bytes, or does not.
     Compare(Compare<'e>),
+    /// A register gets a field's value, of which some bits are left and some turned.
+    Change { field: Field, register: u32, mask: &'e [u8], xor: &'e [u8] },
     /// Something that stands by itself, or that is unknown here.
     Single(&'e Expr<'e>),
 }
@@ -59,6 +61,10 @@ pub(crate) fn parts<'e>(exprs: &'e [Expr<'e>]) -> impl Iterator<Item = Part<'e>>
             Expr::Bitwise { sreg, dreg, mask, xor } => match loaded {
                 Some((field, register, None)) if register == *sreg && xor.iter().all(|byte| *byte == 0) => {
                     loaded = Some((field, *dreg, Some(mask)));
+                }
+                Some((field, register, None)) if register == *sreg => {
+                    loaded = None;
+                    return Some(Part::Change { field, register: *dreg, mask, xor });
                 }
                 _ => return Some(Part::Single(expr)),
             },

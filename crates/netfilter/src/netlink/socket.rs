@@ -198,7 +198,12 @@ impl Socket {
 }
 
 fn open() -> Result<RawSocket> {
-    let failed = |source| Error::Socket { operation: "open netfilter netlink socket", source };
+    let operation = "open netfilter netlink socket";
+    let failed = |source: io::Error| match source.raw_os_error() {
+        // Not even the family of sockets that nf_tables speaks.
+        Some(libc::EPROTONOSUPPORT) => Error::NoNfTables { operation },
+        _ => Error::Socket { operation, source },
+    };
     let raw = RawSocket::new(NETLINK_NETFILTER).map_err(failed)?;
     raw.set_ext_ack(true).map_err(failed)?;
     raw.set_cap_ack(true).map_err(failed)?;

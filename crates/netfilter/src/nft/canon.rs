@@ -41,6 +41,8 @@ impl Statement {
             Self::DestinationPort { .. }
             | Self::DestinationLocal
             | Self::ConntrackState(_)
+            | Self::Marked(_)
+            | Self::SetMark(_)
             | Self::Counter
             | Self::Accept
             | Self::Drop

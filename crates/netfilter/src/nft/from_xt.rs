@@ -6,7 +6,8 @@ use crate::xt::{self, Match, Target};
 
 impl xt::Rule {
     /// The rule that says the same in the native dialect. `None` for what that cannot say, or not in one rule without a
-    /// set: marks, several ports, names with a wildcard, words that only the tool understands.
+    /// set: marks that are more than some bits to be set, several ports, names with a wildcard, words that only the tool
+    /// understands.
     #[must_use]
     pub fn native(&self) -> Option<Rule> {
         let mut statements = Vec::new();
@@ -43,6 +44,7 @@ impl Match {
             Self::Comment(_) => return Some(None),
             Self::ConntrackState(states) => Statement::ConntrackState(*states),
             Self::DestinationLocal => Statement::DestinationLocal,
+            Self::Mark { value, mask, negated: false } if value == mask => Statement::Marked(*value),
             Self::InInterface { .. }
             | Self::OutInterface { .. }
             | Self::Protocol { .. }
@@ -62,6 +64,7 @@ impl Target {
             Self::Jump(chain) => Statement::Jump(chain.clone()),
             Self::Masquerade => Statement::Masquerade,
             Self::Dnat(to) => Statement::Dnat(*to),
+            Self::SetMark { value, mask } if value == mask => Statement::SetMark(*value),
             Self::SetMark { .. } => return None,
         })
     }

@@ -226,6 +226,10 @@ pub enum Statement {
     DestinationLocal,
     /// `ct state`, any of these
     ConntrackState(CtState),
+    /// `meta mark & <bits> == <bits>`: all of these bits are set.
+    Marked(u32),
+    /// `meta mark set meta mark | <bits>`
+    SetMark(u32),
     /// `counter`
     Counter,
     /// `accept`

@@ -49,6 +49,8 @@ impl Statement {
             }
             Self::DestinationLocal => "fib daddr type local".to_owned(),
             Self::ConntrackState(states) => format!("ct state {}", states.to_string().to_lowercase()),
+            Self::Marked(bits) => format!("meta mark & {bits:#010x} == {bits:#010x}"),
+            Self::SetMark(bits) => format!("meta mark set meta mark | {bits:#010x}"),
             Self::Counter => "counter".to_owned(),
             Self::Accept => "accept".to_owned(),
             Self::Drop => "drop".to_owned(),

@@ -152,7 +152,9 @@ pub enum Address {
 }
 
 impl Address {
-    pub(crate) fn net(self) -> IpNetwork {
+    /// As a network.
+    #[must_use]
+    pub fn net(self) -> IpNetwork {
         match self {
             Self::Host(ip) => IpNetwork::from(ip),
             Self::Net(net) => net,

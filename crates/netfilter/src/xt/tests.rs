@@ -119,10 +119,14 @@ fn what_the_native_dialect_can_say_it_says() {
             .unwrap(),
         "iifname == \"br0\" oifname != \"br0\" jump to"
     );
-    for matches in [vec![Match::in_interface("br+")], vec![Match::mark(1, 1)], vec![Match::Raw(vec![])]] {
+    assert_eq!(
+        text(vec![Match::mark(1, 1)], Target::SetMark { value: 0x2000, mask: 0x2000 }).unwrap(),
+        "meta mark & 0x00000001 == 0x00000001 meta mark set meta mark | 0x00002000"
+    );
+    for matches in [vec![Match::in_interface("br+")], vec![Match::mark(1, 3)], vec![Match::Raw(vec![])]] {
         assert_eq!(text(matches, Target::Drop), None);
     }
-    assert_eq!(text(vec![], Target::SetMark { value: 1, mask: 1 }), None);
+    assert_eq!(text(vec![], Target::SetMark { value: 1, mask: 3 }), None);
 }
 
 #[test]

@@ -67,8 +67,9 @@ fn commands(layout: &Layout) -> String {
             Op::AppendRule { chain, rule } => {
                 writeln!(text, "add rule {table} {chain} {}", rule.to_text().unwrap())
             }
-            Op::EnsureRule { chain, rule, at: Position::Tail } => {
-                writeln!(text, "ensure rule {table} {chain} {}", rule.to_text().unwrap())
+            Op::EnsureRule { chain, rule, at } => {
+                let place = if *at == Position::Head { "first " } else { "" };
+                writeln!(text, "ensure {place}rule {table} {chain} {}", rule.to_text().unwrap())
             }
             other => panic!("{other:?}"),
         }
@@ -86,6 +87,15 @@ fn golden(name: &str, actual: &str) {
 fn both_families() {
     golden("nftables-v4", &commands(&layout(&config(), "10.0.0.2/24")));
     golden("nftables-v6", &commands(&layout(&config(), "2001:db8::2/64")));
+}
+
+#[test]
+fn in_place_of_iptables_the_whole_subnet_is_let_through() {
+    let config = Config { backend: None, ..config() };
+    golden("nftables-in-place-of-iptables-v4", &commands(&layout(&config, "10.0.0.2/24")));
+    golden("nftables-in-place-of-iptables-v6", &commands(&layout(&config, "2001:db8::2/64")));
+    let all = commands(&layout(&Config { masq_all: true, ..config }, "10.0.0.2/24"));
+    assert!(all.contains("ip saddr == 0.0.0.0/0") && !all.contains("127.0.0.1"), "{all}");
 }
 
 #[test]

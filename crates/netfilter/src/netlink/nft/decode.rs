@@ -14,9 +14,16 @@ pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Vec<Statement
     let mut reader =
         Reader { family, network: Tested::default(), transport: Tested::default(), values: [None, None] };
     let mut statements = Vec::new();
-    for part in parts(exprs) {
+    let mut parts = parts(exprs);
+    while let Some(part) = parts.next() {
         match part {
             Part::Compare(compare) => statements.extend(reader.compare(&compare)?),
+            Part::Change { field: Field::Meta(meta::MARK), register, mask, xor } => {
+                let set = Expr::SetMeta { key: meta::MARK, sreg: register };
+                matches!(parts.next()?, Part::Single(expr) if *expr == set).then_some(())?;
+                statements.push(set_mark(mask, xor)?);
+            }
+            Part::Change { .. } => return None,
             Part::Single(Expr::Value { dreg, data }) => {
                 let slot = usize::try_from(*dreg).ok()?.checked_sub(1)?;
                 *reader.values.get_mut(slot)? = Some(&**data);
@@ -78,6 +85,9 @@ impl Reader<'_> {
             (Field::ConntrackState, Some(mask)) if negated && data.iter().all(|byte| *byte == 0) => {
                 let bits = u32::from_ne_bytes((*mask).try_into().ok()?);
                 Statement::ConntrackState(CtState::from_bits(u16::try_from(bits).ok()?)?)
+            }
+            (Field::Meta(meta::MARK), Some(mask)) if !negated && data == mask => {
+                Statement::Marked(u32::from_ne_bytes((*mask).try_into().ok()?))
             }
             (_, Some(_)) => return None,
             (Field::Meta(meta::NFPROTO), None) if !negated && self.family == Family::Inet => {
@@ -149,6 +159,12 @@ impl Reader<'_> {
             | Expr::Other => return None,
         })
     }
+}
+
+/// Bits that are set: not left as they were, and turned.
+fn set_mark(mask: &[u8], xor: &[u8]) -> Option<Statement> {
+    let bits = u32::from_ne_bytes(xor.try_into().ok()?);
+    (*mask == (!bits).to_ne_bytes()).then_some(Statement::SetMark(bits))
 }
 
 /// A whole name; the beginning of many has no zeros behind it.

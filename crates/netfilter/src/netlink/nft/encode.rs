@@ -48,10 +48,19 @@ impl Encoder {
                 self.compare(false, RTN_LOCAL.to_ne_bytes().to_vec());
             }
             Statement::ConntrackState(states) => {
-                let mask = u32::from(states.bits()).to_ne_bytes().to_vec().into();
                 self.exprs.push(Expr::Conntrack { key: CT_STATE, dreg: REG_1 });
-                self.exprs.push(Expr::Bitwise { sreg: REG_1, dreg: REG_1, mask, xor: vec![0; 4].into() });
+                self.exprs.push(Expr::bitwise(states.bits().into(), 0));
                 self.compare(true, vec![0; 4]);
+            }
+            Statement::Marked(bits) => {
+                self.exprs.push(Expr::Meta { key: meta::MARK, dreg: REG_1 });
+                self.exprs.push(Expr::bitwise(*bits, 0));
+                self.compare(false, bits.to_ne_bytes().to_vec());
+            }
+            Statement::SetMark(bits) => {
+                self.exprs.push(Expr::Meta { key: meta::MARK, dreg: REG_1 });
+                self.exprs.push(Expr::bitwise(!bits, *bits));
+                self.exprs.push(Expr::SetMeta { key: meta::MARK, sreg: REG_1 });
             }
             Statement::Counter => self.exprs.push(Expr::Counter),
             Statement::Accept => self.exprs.push(Expr::Verdict(Verdict::Accept)),

@@ -30,6 +30,8 @@ fn rules() -> Vec<Vec<Statement>> {
         ],
         vec![Statement::ether_source([2, 0, 0, 0, 0, 1]), Statement::Drop],
         vec![Statement::DestinationLocal, Statement::Accept],
+        vec![Statement::Marked(0x2000), Statement::Masquerade],
+        vec![port(Protocol::Tcp, 80), Statement::SetMark(0x2000)],
         vec![Statement::ConntrackState(CtState::ESTABLISHED | CtState::INVALID), Statement::Drop],
     ]
 }
@@ -45,7 +47,7 @@ fn what_is_written_is_read_back() {
             written += 1;
         }
     }
-    assert_eq!(written, 33);
+    assert_eq!(written, 41);
 }
 
 #[test]
@@ -81,6 +83,10 @@ fn more_than_the_dialect_says_is_not_read() {
         vec![load(meta::IIFNAME), compare(REG_1, &[b'a'; 16])],
         vec![load(meta::IIFNAME), compare(REG_1, &[0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])],
         vec![compare(REG_1, &[1])],
+        // a mark that is changed and not set, and one of which more is taken than given
+        vec![load(meta::MARK), Expr::bitwise(!1, 1)],
+        vec![load(meta::MARK), Expr::bitwise(!3, 1), Expr::SetMeta { key: meta::MARK, sreg: REG_1 }],
+        vec![load(meta::MARK), Expr::bitwise(!1, 1), compare(REG_1, &[1, 0, 0, 0])],
         vec![
             Expr::Payload { base: base::NETWORK, offset: 12, len: 40, dreg: REG_1 },
             compare(REG_1, &[0; 40]),

@@ -21,6 +21,8 @@ pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Canon> {
         target.is_none().then_some(())?;
         match part {
             Part::Compare(compare) => reader.compare(&compare)?,
+            // iptables writes marks by its own target.
+            Part::Change { .. } => return None,
             Part::Single(expr) => target = reader.single(expr)?,
         }
     }
