@@ -54,6 +54,7 @@ impl Plugin for Firewall {
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let mut own = detach::addresses(sys.notes());
         own.extend(request.config.host_addresses());
+        own.extend(sys.given_addresses());
         let of_others = sys.addresses_of_others(&own, request.args.netns.as_ref())?;
         own.retain(|address| !of_others.contains(address));
         detach::withdraw(&request.config, own, sys)

@@ -82,6 +82,8 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
 pub(crate) fn take_back(sys: &mut Sys<'_>, ifname: &IfName, home: Option<&Link>) -> Result<(), Failure> {
     let (lent, host_name) = match Device::noted(sys.notes()) {
         Some(device) => match find(sys, &device, ifname)? {
+            // It was given back before, and lent again.
+            Some(lent) if sys.is_noted_as_anothers(&lent)? => return Ok(()),
             Some(lent) => (lent, device.host_name),
             None => return expect_home(sys, &device),
         },

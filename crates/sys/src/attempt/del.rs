@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DEL's and GC's side of the ledger: which interface is meant, whose it is, and what is forgotten with it.
 
+use std::net::IpAddr;
+
 use cnibox_netlink::{Link, Rtnl};
 use cnibox_spec::{Attachment, LiveAttachment, NetnsPath, NetworkName};
 
-use super::life::{Presence, is_where_it_was, reach};
+use super::life::{Presence, is_taken_over, is_where_it_was, reach};
 use crate::call::{Failure, Sys};
-use crate::ledger::{Ledger, Mark, Progress, Record, Remains, is_of_network};
+use crate::ledger::{Ledger, Mark, Record, Remains, is_of_network};
 
 impl Sys<'_> {
     /// DEL of this call has succeeded. `made_interface` is whether the plugin is the one that makes it.
@@ -51,10 +53,17 @@ impl Sys<'_> {
             Err(_) => return Ok(Some(named)),
         };
         if let Some(turn) = &mut self.turn {
-            let has_begun = matches!(turn.record.progress, Progress::Begun | Progress::Failed);
-            turn.is_elsewhere = is_another && !has_begun;
+            turn.is_elsewhere = is_another && !turn.record.is_unfinished();
         }
         Ok(Some(named))
+    }
+
+    /// The addresses that were given to the attachment that DEL is about. What is keyed by them may be there although this
+    /// plugin has noted nothing: another attachment that had them before may have left it to this one.
+    #[must_use]
+    pub fn given_addresses(&self) -> &[IpAddr] {
+        let turn = self.turn.as_ref().filter(|turn| !turn.is_elsewhere);
+        turn.map(|turn| turn.record.addresses.as_slice()).unwrap_or_default()
     }
 
     /// Where a dead attempt at the attachment has its interface, if that is another namespace than the one at `netns` that
@@ -67,7 +76,7 @@ impl Sys<'_> {
     pub fn elsewhere_begins(&mut self, netns: Option<&NetnsPath>) -> Result<Option<NetnsPath>, Failure> {
         let Some(turn) = &mut self.turn else { return Ok(None) };
         let record = &turn.record;
-        if !matches!(record.progress, Progress::Begun | Progress::Failed) || record.host_link.is_some() {
+        if !record.is_unfinished() || record.host_link.is_some() {
             return Ok(None);
         }
         let (Some(link), Some(made)) = (record.pod_link, &record.namespace) else { return Ok(None) };
@@ -78,7 +87,8 @@ impl Sys<'_> {
         }
         let Some(there) = reach(made) else { return Ok(None) };
         let found = there.run(Rtnl::open)??.link_by_index_if_present(link.index)?;
-        if found.is_none_or(|found| found.name != record.attachment.ifname.as_str()) {
+        if found.is_none_or(|found| found.name != record.attachment.ifname.as_str()) || is_taken_over(record)
+        {
             return Ok(None);
         }
         let path = NetnsPath::new(&made.path);
@@ -179,7 +189,7 @@ impl Sys<'_> {
     }
 
     /// Whether the ledger says that the container's interface `link` was made for another attachment. Reads all of it
-    /// where it does not say that the interface is this one's.
+    /// where it does not say that the interface is this one's, or that this one came to no end.
     ///
     /// # Errors
     /// When the container's namespace cannot be identified.
@@ -190,9 +200,11 @@ impl Sys<'_> {
             made.pod_link.is_some_and(|known| known.index == link.index)
                 && made.namespace.as_ref().is_some_and(|there| here.is_same(there))
         };
-        let others = || Ledger::of_host().all();
-        Ok(!made_it(&record)
-            && others().iter().any(|made| made.attachment != record.attachment && made_it(made)))
+        if made_it(&record) {
+            return Ok(record.is_unfinished() && is_taken_over(&record));
+        }
+        let others = Ledger::of_host().all();
+        Ok(others.iter().any(|made| made.attachment != record.attachment && made_it(made)))
     }
 
     /// GC of this call has succeeded: nothing of the plugin is left of the network's attachments that are not among the

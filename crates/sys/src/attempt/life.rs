@@ -6,7 +6,7 @@
 //! | begun | a process holds the record | living: its ADD runs |
 //! | begun | nobody does | dead: the process that began it is gone |
 //! | failed | | dead |
-//! | begun, failed | the container has another interface of that name than it made | living |
+//! | begun, failed | the container has another interface of that name than it made, or what it made is another's by now | living |
 //! | finished | its link is there, or may be | living |
 //! | finished | its link is gone, or what it leads to is | dead |
 //! | finished | the link's mark says `failed` | dead |
@@ -89,14 +89,15 @@ impl Sys<'_> {
     fn earlier_unfinished(&mut self, record: &Record, made_here: bool) -> Result<Earlier, Failure> {
         let dead = |netns| Ok(Earlier::Dead(Remains { netns, addresses: known_addresses(record) }));
         let Some(namespace) = &record.namespace else { return dead(None) };
+        let is_anothers = is_taken_over(record);
         if made_here {
-            if self.is_made_anew(record)? {
+            if is_anothers || self.is_made_anew(record)? {
                 return Ok(Earlier::Living);
             }
             return dead(self.pod().map(|pod| pod.path.clone()));
         }
-        // An end on the host leads to the other one wherever that is.
-        if record.host_link.is_some() {
+        // An end on the host leads to the other one wherever that is; what is another's leads nowhere.
+        if record.host_link.is_some() || is_anothers {
             return dead(None);
         }
         if let Some(there) = reach(namespace) {
@@ -330,6 +331,26 @@ impl Sys<'_> {
 /// Whether the namespace is still where it was.
 pub(crate) fn is_where_it_was(namespace: &Namespace) -> bool {
     reach(namespace).is_some()
+}
+
+/// Whether the interface that the record says was made is another attachment's by now, which lives or is being made: a device
+/// of the host that was given back by somebody who had no time to say so, and was lent again. Reads all of the ledger.
+pub(crate) fn is_taken_over(record: &Record) -> bool {
+    let (Some(link), Some(namespace)) = (record.pod_link, &record.namespace) else { return false };
+    let ledger = Ledger::of_host();
+    let has_it = |other: &Record| {
+        other.attachment != record.attachment
+            && other.pod_link.is_some_and(|made| made.index == link.index)
+            && other.namespace.as_ref().is_some_and(|there| there.is_same(namespace))
+    };
+    let lives = |other: &Record| other.progress == Progress::Finished || ledger.is_held(&other.attachment);
+    ledger.all().iter().any(|other| has_it(other) && lives(other))
+}
+
+/// Whether what is at the path is certainly another namespace.
+pub(crate) fn is_other_than(namespace: &Namespace, path: &NetnsPath) -> bool {
+    let found = NetNs::open(path.as_str()).and_then(|netns| netns.identity());
+    found.is_ok_and(|found| found.numbers() != namespace.inode)
 }
 
 /// The namespace, if it is still where it was.

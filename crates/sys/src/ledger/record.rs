@@ -118,6 +118,11 @@ impl Record {
         self.shares.get(plugin).map(|share| share.notes.as_slice()).unwrap_or_default()
     }
 
+    /// Whether its ADD has not come to its end, or failed.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        matches!(self.progress, Progress::Begun | Progress::Failed)
+    }
+
     /// What is not the interface's: the rest of an attempt whose interface is gone.
     pub(crate) fn clear_interface(&mut self) {
         let Self { attachment, shares, .. } = self;

@@ -81,7 +81,7 @@ struct Stage<'w, 'a> {
     last: BTreeMap<usize, (usize, Value)>,
     /// Of whose ADD nobody knows whether it was killed in the middle or behind its end, and where. One that came to its end
     /// lives there until DEL names that namespace, and stands in the way of others, as with the Go plugins.
-    unclear: BTreeMap<usize, usize>,
+    unclear: BTreeSet<(usize, usize)>,
     /// Everywhere that it tried.
     tried: BTreeSet<(usize, usize)>,
 }
@@ -94,7 +94,7 @@ impl<'w, 'a> Stage<'w, 'a> {
             broken,
             living: BTreeMap::new(),
             last: BTreeMap::new(),
-            unclear: BTreeMap::new(),
+            unclear: BTreeSet::new(),
             tried: BTreeSet::new(),
         }
     }
@@ -195,8 +195,8 @@ impl<'w, 'a> Stage<'w, 'a> {
                 self.has_failed(container, netns);
                 let is_full = answer.stdout.contains("no IP addresses available");
                 let is_lent = world.network.host == networks::DEVICES;
-                let excused =
-                    lived || occupied || is_full || is_lent || self.unclear.contains_key(&container);
+                let is_unclear = self.unclear.iter().any(|(of, _)| *of == container);
+                let excused = lived || occupied || is_full || is_lent || is_unclear;
                 if excused {
                     Ok(())
                 } else {
@@ -231,7 +231,7 @@ impl<'w, 'a> Stage<'w, 'a> {
             let _ = child.wait();
         }
         if !is_unfinished(&target) {
-            self.unclear.insert(container, netns);
+            self.unclear.insert((container, netns));
         }
         self.has_failed(container, netns);
         Ok(())
@@ -239,7 +239,7 @@ impl<'w, 'a> Stage<'w, 'a> {
 
     /// What a killed ADD made is gone, if it was in this namespace or is there no more.
     fn is_clear_in(&mut self, container: usize, netns: usize) {
-        self.unclear.retain(|of, made| *of != container || *made != netns && look(*made).is_some());
+        self.unclear.retain(|(of, made)| *of != container || *made != netns && look(*made).is_some());
     }
 
     fn del(&mut self, container: usize, lost: bool) -> Result<(), String> {

@@ -296,3 +296,55 @@ fn what_is_lent_comes_home_untuned_when_the_runtime_has_lost_the_namespace() {
         assert_eq!(cnibox_testkit::diff(&before, &world.host()), "");
     });
 }
+
+/// A killed ADD gave a lent device back and had no time to say so; somebody else was lent it since, in the same namespace.
+#[test]
+fn a_device_that_was_lent_again_stays_where_it_is() {
+    on_each(vec![networks::lent()], Side::Ours, |_, world| {
+        let (shared, elsewhere) = (world.net.container(), world.net.container());
+        // Both want the same device.
+        let dead = Target { id: "pod1-dead".to_owned(), ..Target::of(&shared) };
+        let living = Target { id: "pod8-living".to_owned(), ..Target::of(&shared) };
+        world.with(world.network.clone().broken()).add(&dead).expect_err("its last plugin fails");
+        world.net.run("cp", &["-a", "/run/cnibox", "/run/testkit/noted"]);
+        world.del(&dead, &Value::Null).expect("DEL");
+        world.net.run("cp", &["-a", "/run/testkit/noted/.", "/run/cnibox"]);
+        let result = world.add(&living).expect("ADD");
+        let looks = interface(world, &living);
+        let stays = |what: &str| {
+            assert_eq!(interface(world, &living), looks, "{what}");
+            world.check(&living, &result).unwrap_or_else(|answer| panic!("CHECK after {what}: {answer:?}"));
+        };
+        world.add(&moved(&dead, &elsewhere)).expect_err("the device is lent");
+        stays("ADD in another namespace");
+        world.add(&dead).expect_err("the device is lent");
+        stays("ADD in the same namespace");
+        world.del(&moved(&dead, &elsewhere), &Value::Null).expect("DEL in another namespace");
+        stays("DEL in another namespace");
+        world.gc(Some(&[&living, &world.neighbour])).expect("GC");
+        stays("GC");
+        world.del(&dead, &Value::Null).expect("DEL in the same namespace");
+        stays("DEL in the same namespace");
+        world.del(&living, &result).expect("DEL");
+    });
+}
+
+/// DEL of a namespace where it never was released its address; what fails elsewhere then says nothing about it.
+#[test]
+fn a_failed_add_elsewhere_is_no_reason_to_take_down_what_lives() {
+    on_each(vec![networks::v4()], Side::Ours, |_, world| {
+        let [first, second, third] = [(); 3].map(|()| world.net.container());
+        let target = Target::of(&first);
+        world.add(&target).expect("ADD");
+        let looks = interface(world, &target);
+        world.del(&moved(&target, &second), &Value::Null).expect("DEL where it is not");
+        let broken = world.with(world.network.clone().broken());
+        broken.add(&moved(&target, &second)).expect_err("its last plugin fails");
+        assert_eq!(interface(world, &target), looks);
+        let _ = world.add(&moved(&target, &third));
+        assert_eq!(interface(world, &target), looks);
+        for pod in [&third, &second, &first] {
+            world.del(&moved(&target, pod), &Value::Null).expect("DEL");
+        }
+    });
+}

@@ -571,6 +571,34 @@ fn an_address_that_somebody_else_has_by_now_stays_let_through() {
     });
 }
 
+/// An ADD that was killed before its firewall's turn has an address whose rules another one left, and took it over with them.
+#[test]
+fn rules_that_came_with_an_address_go_with_it() {
+    sandbox(|net| {
+        let mut network = networks::v4();
+        network.plugins[0]["ipam"]["ranges"] =
+            json!([[{"subnet": "10.61.0.0/16", "rangeStart": "10.61.0.2", "rangeEnd": "10.61.0.5"}]]);
+        let world = World::new(net, network, Side::Ours);
+        let before = world.host();
+        let broken = world.with(world.network.clone().broken());
+        let pods = [(); 4].map(|()| net.container());
+        let at = |id: &str, pod: usize| Target { id: id.to_owned(), ..Target::of(&pods[pod]) };
+        // The addresses .3 and .4, with rules.
+        for (id, pod) in [("one", 0), ("other", 1)] {
+            broken.add(&at(id, pod)).expect_err("its last plugin fails");
+        }
+        // .5, and then the .3 that came free.
+        for (id, pod) in [("one", 2), ("other", 3)] {
+            let again = world.call(0, "ADD", &at(id, pod), &Value::Null).run();
+            assert!(again.ok(), "{again:?}");
+        }
+        for (id, pod) in [("one", 0), ("one", 2), ("other", 1), ("other", 3)] {
+            world.del(&at(id, pod), &Value::Null).expect("DEL");
+        }
+        assert_eq!(world.left_on_host(&before), "");
+    });
+}
+
 /// libcni has no runtimeConfig for STATUS and GC, and DEL loses it with libcni's cache.
 #[test]
 fn ranges_that_come_with_each_attachment_are_not_missed() {
