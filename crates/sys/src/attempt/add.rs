@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use cnibox_netlink::Link;
 use cnibox_spec::{Attachment, CniResult, NetnsPath};
 
-use super::life::{Earlier, Presence, is_other_than};
+use super::life::{Earlier, Presence};
 use crate::call::{Failure, Place, Sys};
 use crate::ledger::{HINTS, Ledger, Mark, Part, PodLink, Progress, Record, Remains, Stage, Turn, hint_lines};
 
@@ -186,18 +186,16 @@ impl Sys<'_> {
         self.turn.as_ref().is_some_and(|turn| turn.part == Part::Refused)
     }
 
-    /// This call is ADD of a plugin behind the one that makes the interface, in the namespace at `netns`. Until it has
-    /// succeeded, the attachment is no finished one; one that was made in another namespace may live, and is left as it is.
-    /// True if there is something left of a dead attempt that only this plugin can take down.
+    /// This call is ADD of a plugin behind the one that makes the interface. Until it has succeeded, the attachment is no
+    /// finished one. True if there is something left of a dead attempt that only this plugin can take down.
     #[must_use]
-    pub fn follower_begins(&mut self, netns: &NetnsPath) -> bool {
+    pub fn follower_begins(&mut self) -> bool {
         let Some(turn) = &mut self.turn else { return false };
-        let is_elsewhere = turn.record.namespace.as_ref().is_some_and(|made| is_other_than(made, netns));
         let share = turn.record.shares.get(turn.plugin);
         let (superseded, repeated) =
             share.map_or((false, false), |share| (share.superseded, share.finished && !share.superseded));
         // A repeated ADD says nothing about an attachment that lives.
-        if turn.record.progress == Progress::Finished && !repeated && !is_elsewhere {
+        if turn.record.progress == Progress::Finished && !repeated {
             turn.part = Part::Follower;
             turn.record.progress = Progress::Begun;
             turn.write();

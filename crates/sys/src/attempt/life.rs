@@ -347,12 +347,6 @@ pub(crate) fn is_taken_over(record: &Record) -> bool {
     ledger.all().iter().any(|other| has_it(other) && lives(other))
 }
 
-/// Whether what is at the path is certainly another namespace.
-pub(crate) fn is_other_than(namespace: &Namespace, path: &NetnsPath) -> bool {
-    let found = NetNs::open(path.as_str()).and_then(|netns| netns.identity());
-    found.is_ok_and(|found| found.numbers() != namespace.inode)
-}
-
 /// The namespace, if it is still where it was.
 pub(crate) fn reach(namespace: &Namespace) -> Option<NetNs> {
     let there = NetNs::open(&namespace.path).ok()?;

@@ -328,23 +328,3 @@ fn a_device_that_was_lent_again_stays_where_it_is() {
         world.del(&living, &result).expect("DEL");
     });
 }
-
-/// DEL of a namespace where it never was released its address; what fails elsewhere then says nothing about it.
-#[test]
-fn a_failed_add_elsewhere_is_no_reason_to_take_down_what_lives() {
-    on_each(vec![networks::v4()], Side::Ours, |_, world| {
-        let [first, second, third] = [(); 3].map(|()| world.net.container());
-        let target = Target::of(&first);
-        world.add(&target).expect("ADD");
-        let looks = interface(world, &target);
-        world.del(&moved(&target, &second), &Value::Null).expect("DEL where it is not");
-        let broken = world.with(world.network.clone().broken());
-        broken.add(&moved(&target, &second)).expect_err("its last plugin fails");
-        assert_eq!(interface(world, &target), looks);
-        let _ = world.add(&moved(&target, &third));
-        assert_eq!(interface(world, &target), looks);
-        for pod in [&third, &second, &first] {
-            world.del(&moved(&target, pod), &Value::Null).expect("DEL");
-        }
-    });
-}
