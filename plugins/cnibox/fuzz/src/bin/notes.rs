@@ -47,6 +47,7 @@ fn marked(alias: &str) -> Link {
     Link {
         index: 2,
         name: "veth0".to_owned(),
+        alternative_names: Vec::new(),
         mac: None,
         hardware_address: Vec::new(),
         permanent_address: Vec::new(),
