@@ -158,7 +158,7 @@ fn begin(
             }
         }
         Role::Chained if previous.is_some() => {
-            if sys.follower_begins() {
+            if sys.follower_begins(netns) {
                 // The container's interface is the new one: nothing of it is to be taken down.
                 del(None, sys)?;
                 sys.follower_took_down();

@@ -36,9 +36,11 @@ mod sticky;
 mod store;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::CniResult;
+use cnibox_spec::{CniResult, LiveAttachment};
 use cnibox_sys::{Failure, Sys};
 
 use crate::allocate::{Attached, IsHeld, allocate};
@@ -79,11 +81,11 @@ impl Plugin for HostLocal {
     }
 
     /// Looks at every reservation of the network: GC is rare, and the list of the living is as long.
-    fn gc(request: &Request<'_, Config, GcArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+    fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let opened = Store::open_if_present(&request.config.state, &Terms::of_host())?;
         let Some(mut store) = opened else { return Ok(()) };
         let reclaimed = reclaim(&mut store, &request.config);
-        let retained = store.retain(&request.args.valid).map_err(Failure::from);
+        let retained = retain(&mut store, &request.args.valid, || sys.unaccounted_addresses());
         store.close();
         Failure::collect(reclaimed.err().into_iter().chain(retained.err()))
     }
@@ -126,6 +128,22 @@ fn check(config: &Config, attached: &Attached, terms: &Terms) -> Result<(), Fail
     };
     store.close();
     if found? { Ok(()) } else { Err(nothing().into()) }
+}
+
+/// Releases what is not among the `valid` attachments', and removes what crashes left. By now the interfaces are gone that
+/// the plugin before this one could find; an address that is `in_use` is a container's that nobody wrote down.
+fn retain(
+    store: &mut Store,
+    valid: &[LiveAttachment],
+    in_use: impl FnOnce() -> Result<BTreeSet<IpAddr>, Failure>,
+) -> Result<(), Failure> {
+    let mut stale = store.stale(valid)?;
+    if !stale.is_empty() {
+        let in_use = in_use()?;
+        stale.retain(|(ip, _)| !in_use.contains(ip));
+    }
+    let released = store.release_each(&stale);
+    Ok(released.and(store.sweep())?)
 }
 
 /// Releases what the last boot left behind, where the operator wants that.

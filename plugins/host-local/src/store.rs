@@ -159,22 +159,27 @@ impl Store {
         released.into_iter().collect::<Result<Vec<()>, _>>().map(|done| done.len() + strays.len())
     }
 
-    /// Releases every reservation whose attachment is not in `valid`, and what crashes left. A reservation without an
-    /// interface is its container's. What no plugin wrote stays.
+    /// Every reservation whose attachment is not in `valid`. A reservation without an interface is its container's; what no
+    /// plugin wrote is nobody's.
     ///
     /// # Errors
-    /// The first file that could not be removed; the others were.
-    pub(crate) fn retain(&mut self, valid: &[LiveAttachment]) -> Result<(), StoreError> {
+    /// The files cannot be read.
+    pub(crate) fn stale(&mut self, valid: &[LiveAttachment]) -> Result<Vec<(IpAddr, Owner)>, StoreError> {
         let lives = |owner: &Owner| {
             let mut of_container = valid.iter().filter(|live| live.container_id == owner.container());
             of_container.any(|live| owner.ifname().is_none_or(|ifname| ifname == live.ifname))
         };
-        let released = self.release_where(|_, _, owner| owner.is_attachment() && !lives(owner));
+        self.owned_where(|_, _, owner| owner.is_attachment() && !lives(owner))
+    }
+
+    /// Removes what crashes left.
+    ///
+    /// # Errors
+    /// The first file that could not be removed; the others were.
+    pub(crate) fn sweep(&mut self) -> Result<(), StoreError> {
         let debris = std::mem::take(&mut self.catalog.scan(&self.dir)?.debris);
         let removed: Vec<_> = debris.iter().map(|ip| self.dir.remove_if_present(&ip.to_string())).collect();
-        released.and(
-            removed.into_iter().collect::<Result<Vec<_>, FileError>>().map(drop).map_err(StoreError::from),
-        )
+        Ok(removed.into_iter().collect::<Result<Vec<_>, FileError>>().map(drop)?)
     }
 
     /// Releases what was reserved before the host last booted, and notes this boot.
@@ -183,7 +188,8 @@ impl Store {
     /// The first file that could not be removed; the others were.
     pub(crate) fn reclaim_other_boots(&mut self) -> Result<(), StoreError> {
         if boot::is_another(&self.dir) {
-            self.release_where(|dir, ip, _| boot::predates(dir, &ip.to_string()))?;
+            let older = self.owned_where(|dir, ip, _| boot::predates(dir, &ip.to_string()))?;
+            self.release_each(&older)?;
         }
         Ok(boot::note_this(&self.dir)?)
     }
@@ -196,14 +202,21 @@ impl Store {
             && taken.any(|(ip, owner)| owner.is_some() && boot::predates(dir, &ip.to_string())))
     }
 
-    fn release_where(
+    fn owned_where(
         &mut self,
-        condemned: impl Fn(&StateDir, IpAddr, &Owner) -> bool,
-    ) -> Result<(), StoreError> {
+        wanted: impl Fn(&StateDir, IpAddr, &Owner) -> bool,
+    ) -> Result<Vec<(IpAddr, Owner)>, StoreError> {
         let scan = self.catalog.scan(&self.dir)?;
         let owned = scan.taken.iter().filter_map(|(ip, owner)| Some((*ip, owner.clone()?)));
-        let owned: Vec<_> = owned.filter(|(ip, owner)| condemned(&self.dir, *ip, owner)).collect();
-        let released: Vec<_> = owned.iter().map(|(ip, owner)| self.release(*ip, owner)).collect();
+        Ok(owned.filter(|(ip, owner)| wanted(&self.dir, *ip, owner)).collect())
+    }
+
+    /// Releases these reservations.
+    ///
+    /// # Errors
+    /// The first file that could not be removed; the others were.
+    pub(crate) fn release_each(&mut self, reservations: &[(IpAddr, Owner)]) -> Result<(), StoreError> {
+        let released: Vec<_> = reservations.iter().map(|(ip, owner)| self.release(*ip, owner)).collect();
         released.into_iter().collect()
     }
 }

@@ -75,6 +75,11 @@ impl Host {
     }
 
     fn retain(&self, valid: &[(&str, &str)]) {
+        self.retain_beside(valid, &[]);
+    }
+
+    /// GC while somebody has the addresses `in_use`.
+    fn retain_beside(&self, valid: &[(&str, &str)], in_use: &[&str]) {
         let valid: Vec<_> = valid
             .iter()
             .map(|(id, ifname)| LiveAttachment {
@@ -83,7 +88,7 @@ impl Host {
             })
             .collect();
         let mut store = Store::ensure(&self.state(), &self.terms).unwrap();
-        store.retain(&valid).unwrap();
+        retain(&mut store, &valid, || Ok(in_use.iter().map(|ip| ip.parse().unwrap()).collect())).unwrap();
         store.close();
     }
 
@@ -327,6 +332,9 @@ fn gc_keeps_the_living() {
         host.retain(&[("live", "eth0")]);
         let left: Vec<_> = host.files().into_keys().collect();
         assert_eq!(left, ["10.22.0.2", "10.22.0.50", "10.22.0.53", "last_reserved_ip.0", "readme"]);
+        host.retain_beside(&[], &["10.22.0.2", "10.22.0.3"]);
+        let left: Vec<_> = host.files().into_keys().collect();
+        assert_eq!(left, ["10.22.0.2", "10.22.0.53", "last_reserved_ip.0", "readme"]);
         host.retain(&[]);
         let left: Vec<_> = host.files().into_keys().collect();
         assert_eq!(left, ["10.22.0.53", "last_reserved_ip.0", "readme"]);

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use cnibox_netlink::Link;
 use cnibox_spec::{Attachment, CniResult, NetnsPath};
 
-use super::life::{Earlier, Presence};
+use super::life::{Earlier, Presence, is_other_than};
 use crate::call::{Failure, Place, Sys};
 use crate::ledger::{HINTS, Ledger, Mark, Part, PodLink, Progress, Record, Remains, Stage, Turn, hint_lines};
 
@@ -122,14 +122,12 @@ impl Sys<'_> {
         self.attempt_notes(|record| record.host_link = Some(link.to_owned()));
     }
 
-    /// Notes the interface, which has no end on the host.
+    /// Notes the interface, which has no end on the host. Where nothing may be noted its namespace gets a number all the
+    /// same, by which others find out what addresses it has.
     ///
     /// # Errors
     /// When the kernel gives its namespace no number.
     pub fn attempt_made_link(&mut self, link: &Link) -> Result<(), Failure> {
-        if self.turn.as_ref().is_none_or(|turn| turn.part != Part::Maker) {
-            return Ok(());
-        }
         let Some(pod) = self.pod() else { return Ok(()) };
         let fd = pod.netns.as_fd().try_clone_to_owned();
         let fd = fd.map_err(|source| cnibox_netlink::Error::Socket { operation: "dup", source })?;
@@ -186,16 +184,18 @@ impl Sys<'_> {
         self.turn.as_ref().is_some_and(|turn| turn.part == Part::Refused)
     }
 
-    /// This call is ADD of a plugin behind the one that makes the interface. Until it has succeeded, the attachment is no
-    /// finished one. True if there is something left of a dead attempt that only this plugin can take down.
+    /// This call is ADD of a plugin behind the one that makes the interface, in the namespace at `netns`. Until it has
+    /// succeeded, the attachment is no finished one; one that was made in another namespace may live, and is left as it is.
+    /// True if there is something left of a dead attempt that only this plugin can take down.
     #[must_use]
-    pub fn follower_begins(&mut self) -> bool {
+    pub fn follower_begins(&mut self, netns: &NetnsPath) -> bool {
         let Some(turn) = &mut self.turn else { return false };
+        let is_elsewhere = turn.record.namespace.as_ref().is_some_and(|made| is_other_than(made, netns));
         let share = turn.record.shares.get(turn.plugin);
         let (superseded, repeated) =
             share.map_or((false, false), |share| (share.superseded, share.finished && !share.superseded));
         // A repeated ADD says nothing about an attachment that lives.
-        if turn.record.progress == Progress::Finished && !repeated {
+        if turn.record.progress == Progress::Finished && !repeated && !is_elsewhere {
             turn.part = Part::Follower;
             turn.record.progress = Progress::Begun;
             turn.write();

@@ -260,6 +260,33 @@ impl Sys<'_> {
         Ok(found)
     }
 
+    /// The addresses in containers' namespaces of which the ledger knows no interface that is there: who has them did not
+    /// write that down. What a container that is known gives itself is its own affair. Every namespace is asked.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn unaccounted_addresses(&mut self) -> Result<BTreeSet<IpAddr>, Failure> {
+        let mut known = BTreeSet::new();
+        for record in Ledger::of_host().all() {
+            known.extend(self.nsid_of(&record)?);
+        }
+        let rtnl = self.host()?;
+        let mut found = BTreeSet::new();
+        for nsid in rtnl.nsids()?.into_iter().filter(|nsid| !known.contains(nsid)) {
+            found.extend(rtnl.addrs_in(Some(nsid))?);
+        }
+        Ok(found)
+    }
+
+    /// The host's number for the namespace in which the interface of a record is.
+    fn nsid_of(&mut self, record: &Record) -> Result<Option<i32>, Failure> {
+        if record.host_link.is_some() {
+            return Ok(self.host_link_of(record)?.and_then(|link| link.peer_netns_id));
+        }
+        let Some(link) = record.pod_link else { return Ok(None) };
+        Ok((self.presence_by_nsid(link)? == Presence::There).then_some(link.nsid))
+    }
+
     /// Whether a living attachment was given the address of this network. A cheap look: mostly there is no note of it.
     ///
     /// # Errors
@@ -345,6 +372,12 @@ pub(crate) fn is_taken_over(record: &Record) -> bool {
     };
     let lives = |other: &Record| other.progress == Progress::Finished || ledger.is_held(&other.attachment);
     ledger.all().iter().any(|other| has_it(other) && lives(other))
+}
+
+/// Whether what is at the path is certainly another namespace.
+pub(crate) fn is_other_than(namespace: &Namespace, path: &NetnsPath) -> bool {
+    let found = NetNs::open(path.as_str()).and_then(|netns| netns.identity());
+    found.is_ok_and(|found| found.numbers() != namespace.inode)
 }
 
 /// The namespace, if it is still where it was.

@@ -353,7 +353,7 @@ fn shortest(world: &World<'_>, before: &str, mut steps: Vec<Step>) -> Vec<Step> 
 }
 
 /// Five addresses for eight containers.
-fn crowded(mut network: Network) -> Network {
+pub(crate) fn crowded(mut network: Network) -> Network {
     for range in network.interface()["ipam"]["ranges"].as_array_mut().into_iter().flatten() {
         let subnet = range[0]["subnet"].as_str().unwrap_or_default();
         let start = subnet.split('/').next().unwrap_or_default();

@@ -10,6 +10,7 @@ use cnibox_testkit::Container;
 use serde_json::{Value, json};
 
 use crate::fixture::{Answer, Side, Target, World, on_each, wait};
+use crate::histories::crowded;
 use crate::networks::{self, Network};
 
 /// Every plugin that makes an interface and that every kernel has the parts for, with addresses of host-local.
@@ -326,5 +327,68 @@ fn a_device_that_was_lent_again_stays_where_it_is() {
         world.del(&dead, &Value::Null).expect("DEL in the same namespace");
         stays("DEL in the same namespace");
         world.del(&living, &result).expect("DEL");
+    });
+}
+
+/// DEL of a namespace where it never was released its address; what fails elsewhere then says nothing about it.
+#[test]
+fn a_failed_add_elsewhere_is_no_reason_to_take_down_what_lives() {
+    on_each(vec![networks::v4()], Side::Ours, |_, world| {
+        let [first, second, third] = [(); 3].map(|()| world.net.container());
+        let target = Target::of(&first);
+        world.add(&target).expect("ADD");
+        let looks = interface(world, &target);
+        world.del(&moved(&target, &second), &Value::Null).expect("DEL where it is not");
+        let broken = world.with(world.network.clone().broken());
+        broken.add(&moved(&target, &second)).expect_err("its last plugin fails");
+        assert_eq!(interface(world, &target), looks);
+        let _ = world.add(&moved(&target, &third));
+        assert_eq!(interface(world, &target), looks);
+        for pod in [&third, &second, &first] {
+            world.del(&moved(&target, pod), &Value::Null).expect("DEL");
+        }
+    });
+}
+
+/// What such an ADD left has an address that the ledger says nothing of.
+#[test]
+fn gc_keeps_an_address_that_nobody_noted_and_a_container_has() {
+    let mut networks = networks();
+    networks.retain(|network| network.host != networks::DEVICES);
+    on_each(networks.into_iter().map(crowded).collect(), Side::Ours, |_, world| {
+        let before = world.host();
+        let [first, second, third] = [(); 3].map(|()| world.net.container());
+        let target = Target::of(&first);
+        world.add(&target).expect("ADD");
+        world.del(&moved(&target, &second), &Value::Null).expect("DEL where it is not");
+        let broken = world.with(world.network.clone().broken());
+        broken.add(&moved(&target, &third)).expect_err("its last plugin fails");
+        world.gc(Some(&[&world.neighbour])).expect("GC");
+        // GC may have found the interfaces, and then their addresses are free.
+        let addresses = |pod: &Container| {
+            let netns = pod.path.to_string_lossy();
+            let words = world.net.run("sh", &["-c", &format!("nsenter --net={netns} ip -o addr")]);
+            words.split_whitespace().filter(|word| word.contains('/')).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let kept = [addresses(&first), addresses(&third)].concat();
+        let mut others = Vec::new();
+        // Until nothing is left of the range.
+        loop {
+            let other = Target::of(&world.net.container());
+            let Ok(result) = world.add(&other) else { break };
+            for ip in result["ips"].as_array().expect("addresses") {
+                let address = ip["address"].as_str().expect("an address").to_owned();
+                assert!(!kept.contains(&address), "{}: {address} was given twice", world.network.label);
+            }
+            others.push((other, result));
+        }
+        assert!(!others.is_empty(), "{}", world.network.label);
+        for (other, result) in others {
+            world.del(&other, &result).expect("DEL");
+        }
+        for pod in [&third, &second, &first] {
+            world.del(&moved(&target, pod), &Value::Null).expect("DEL");
+        }
+        assert_eq!(cnibox_testkit::diff(&before, &world.host()), "", "{}", world.network.label);
     });
 }
