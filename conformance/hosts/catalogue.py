@@ -35,12 +35,18 @@ ROUTES = Column("addresses, routes", "netlink/l3")
 CONNECTIONS = Column("stale connections", "netfilter/kernel", "conntrack::only_the_named_flows_go")
 RULES = Column("rules, connections", "netfilter/kernel")
 
-EVERYTHING = (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, LINKS, ROUTES, RULES, GO)
-# Those tests look at rules of nf_tables and at connections themselves.
-NO_RULES = tuple(column for column in EVERYTHING if column is not RULES)
-CHAINS = (NOMAD, DUAL, NFTABLES, ROUTED, LAN, GO)
-PLUGINS = (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, GO)
-COLUMNS = [NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, SELINUX, LINKS, ROUTES, CONNECTIONS, RULES, GO]
+# The blocks of docs/hosts.md: what is run on every host of each.
+TABLES = {
+    "this-kernel": (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, GO),
+    "complete-kernel": (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, LINKS, ROUTES, RULES, GO),
+    # The tests of rules and connections write some with iptables and look at connections themselves.
+    "lacking-kernels": (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, LINKS, ROUTES, GO),
+    # Those of links, addresses and routes are about both families.
+    "no-ipv6": (NOMAD, DUAL, NFTABLES, ROUTED, LAN, KINDS, GO),
+    # Under emulation, so the longest are left out.
+    "debian-kernels": (NOMAD, DUAL, NFTABLES, ROUTED, LAN, SELINUX, LINKS, ROUTES, CONNECTIONS, GO),
+    "barred-modules": (NOMAD, DUAL, NFTABLES, ROUTED, LAN, GO),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +61,12 @@ class Host:
     is_bare: bool = False                               # plugins find no programs but those
     outside: str = ""                                   # shell commands before the first test
     lacks: typing.Mapping = dataclasses.field(default_factory=dict)      # column: words that must be said in place of working
-    columns: typing.Sequence = PLUGINS
+    table: str = "this-kernel"                          # of TABLES
 
     @property
-    def table(self):
-        """The block of docs/hosts.md that has it."""
-        return {"uml": "lacking-kernels", "qemu": "debian-kernels"}.get(self.how, "this-kernel")
+    def columns(self):
+        """What is run there."""
+        return TABLES[self.table]
 
     def is_unknown_kernel(self):
         """Whether the kernel is whatever this machine has."""
@@ -89,15 +95,20 @@ READ_ONLY_NOTES = "mkdir -p /run/cnibox; mount -t tmpfs -o ro,mode=700 tmpfs /ru
 
 def without(options, **kw):
     """A User Mode Linux built without some options."""
-    kw.setdefault("columns", EVERYTHING)
+    kw.setdefault("table", "lacking-kernels")
     return Host(how="uml", settings={"FULLKERNEL_WITHOUT": options, "FULLKERNEL_APPEND": kw.pop("parameters", "")}, **kw)
 
 
+def barred(outside, **kw):
+    """Debian 12's kernel, with modules that the administrator keeps from being loaded."""
+    return debian("bookworm", table="barred-modules", settings={"FULLKERNEL_MODULES": "veth bridge"}, outside=outside, **kw)
+
+
 def debian(suite, **kw):
-    """Debian's kernel under emulation, with SELinux and no policy; slow, so the longest tests are left out."""
+    """Debian's kernel under emulation, with SELinux and no policy."""
     settings = {"FULLKERNEL_BACKEND": "qemu", "FULLKERNEL_SUITE": suite, "FULLKERNEL_APPEND": "security=selinux selinux=1",
                 **kw.pop("settings", {})}
-    kw.setdefault("columns", (NOMAD, DUAL, NFTABLES, ROUTED, LAN, SELINUX, LINKS, ROUTES, CONNECTIONS, GO))
+    kw.setdefault("table", "debian-kernels")
     return Host(how="qemu", settings=settings, **kw)
 
 
@@ -113,26 +124,21 @@ HOSTS = [
     Host("/proc with hidepid=2", prepare="mount -t proc -o hidepid=2 proc /proc"),
     Host("/proc/sys is read-only", prepare="mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys",
          lacks=dict.fromkeys((NOMAD, DUAL, NFTABLES, ROUTED, KINDS), "read-only file system")),
-    without("", name="complete"),
-    # Its tests of rules write some with iptables itself.
-    without(NO_COMPAT, name="no nft_compat, no xtables (as RHEL 10)", columns=NO_RULES),
-    without("NF_TABLES", name="no nf_tables, iptables of the legacy flavour", tools=LEGACY, columns=NO_RULES,
-            lacks={NFTABLES: "the kernel has no nf_tables"}),
-    without("NF_CT_NETLINK", name="no connection tracking over netlink", columns=NO_RULES),
-    without("IPV6", name="no IPv6", columns=PLUGINS, lacks={DUAL: NO_IPV6}),
-    without("", name="ipv6.disable=1", parameters="ipv6.disable=1", columns=PLUGINS, lacks={DUAL: NO_IPV6}),
+    without("", name="complete", table="complete-kernel"),
+    without(NO_COMPAT, name="no nft_compat, no xtables (as RHEL 10)"),
+    without("NF_TABLES", name="no nf_tables, iptables of the legacy flavour", tools=LEGACY, lacks={NFTABLES: "the kernel has no nf_tables"}),
+    without("NF_CT_NETLINK", name="no connection tracking over netlink"),
+    without("IPV6", name="no IPv6", table="no-ipv6", lacks={DUAL: NO_IPV6}),
+    without("", name="ipv6.disable=1", table="no-ipv6", parameters="ipv6.disable=1", lacks={DUAL: NO_IPV6}),
     debian("bullseye", name="Debian 11"),
     debian("bookworm", name="Debian 12"),
     debian("trixie", name="Debian 13"),
-    debian("sid", name="Debian unstable"),
-    debian("bookworm", name="Debian 12, nft_compat and x_tables barred", settings={"FULLKERNEL_MODULES": "veth bridge"},
-           outside=BARRED % "nft_compat x_tables", lacks={NFTABLES: NO_BR_NETFILTER}, columns=CHAINS),
-    debian("bookworm", name="Debian 12, nf_tables barred, legacy iptables", settings={"FULLKERNEL_MODULES": "veth bridge"},
-           outside=BARRED % "nf_tables", tools=LEGACY, lacks={NFTABLES: "the kernel has no nf_tables"}, columns=CHAINS),
-    debian("bookworm", name="Debian 12, modules that cannot be loaded", settings={"FULLKERNEL_MODULES": "veth bridge"},
-           outside="echo 1 > /proc/sys/kernel/modules_disabled", columns=CHAINS,
-           lacks={**dict.fromkeys((NOMAD, DUAL, NFTABLES, ROUTED), "the kernel has no nf_tables"), LAN: "the kernel has no macvlan"}),
     debian("trixie", name="Debian 13, arm64", settings={"FULLKERNEL_ARCH": "arm64"}),
+    debian("sid", name="Debian unstable"),
+    barred(BARRED % "nft_compat x_tables", name="nft_compat and x_tables", lacks={NFTABLES: NO_BR_NETFILTER}),
+    barred(BARRED % "nf_tables", name="nf_tables, iptables of the legacy flavour", tools=LEGACY, lacks={NFTABLES: "the kernel has no nf_tables"}),
+    barred("echo 1 > /proc/sys/kernel/modules_disabled", name="all that is not loaded yet",
+           lacks={**dict.fromkeys((NOMAD, DUAL, NFTABLES, ROUTED), "the kernel has no nf_tables"), LAN: "the kernel has no macvlan"}),
 ]
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

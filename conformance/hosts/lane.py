@@ -98,7 +98,7 @@ class Report:
 
     def row(self):
         """The host's row: a cell for each of its table's columns."""
-        return [self.host.name, self.kernel] + [self.cell(column) for column in page.tests(self.host.table)]
+        return [self.host.name, self.kernel] + [self.cell(column) for column in self.host.columns]
 
     def cell(self, column):
         """What the page says of a column."""

@@ -13,15 +13,9 @@ WORDS = ["host", "what", "words"]
 STAMP = ["on", "at"]
 
 
-def tests(table):
-    """The columns of a table that are tests."""
-    used = {column for host in catalogue.HOSTS if host.table == table for column in host.columns}
-    return [column for column in catalogue.COLUMNS if column in used]
-
-
 def columns(table):
     """The titles of a table's columns."""
-    return ["host", "kernel"] + [column.title for column in tests(table)]
+    return ["host", "kernel"] + [column.title for column in catalogue.TABLES[table]]
 
 
 def stamp():
