@@ -123,6 +123,7 @@ pub struct DelArgs {
 /// Arguments of GC.
 #[derive(Clone, Debug)]
 pub struct GcArgs {
-    /// The attachments that live, from `cni.dev/valid-attachments`. An absent list never gets here.
+    /// The attachments that live: those of `cni.dev/valid-attachments`, and those whose ADD runs. An absent list never gets
+    /// here.
     pub valid: Vec<LiveAttachment>,
 }

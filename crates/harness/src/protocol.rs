@@ -192,7 +192,8 @@ fn del(verbs: &Verbs, input: &Input<'_>, mut args: DelArgs, sys: &mut Sys<'_>) -
     Ok(())
 }
 
-fn gc(verbs: &Verbs, input: &Input<'_>, args: GcArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
+fn gc(verbs: &Verbs, input: &Input<'_>, mut args: GcArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    args.valid.extend(sys.running(&input.conf.network));
     let valid = args.valid.clone();
     (verbs.gc)(input, args, sys)?;
     if verbs.role != Role::Ipam {

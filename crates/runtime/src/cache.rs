@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,9 @@ pub enum CacheError {
     /// The file cannot be written.
     #[error("failed to set network {name} cached result: {1}", name = quoted(.0))]
     Write(String, io::Error),
+    /// A file cannot be read, or is no JSON document.
+    #[error("read {path}: {1}", path = .0.display())]
+    File(PathBuf, String),
     /// The directory cannot be listed.
     #[error("read {dir}: {1}", dir = .0.display())]
     Directory(PathBuf, io::Error),
@@ -97,12 +101,7 @@ impl Cache {
     /// # Errors
     /// When the directory exists but cannot be read.
     pub fn all(&self) -> Result<Vec<Remembered>, CacheError> {
-        let listing = match fs::read_dir(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            listing => listing.map_err(|error| CacheError::Directory(self.dir.clone(), error))?,
-        };
-        let mut files: Vec<PathBuf> = listing.filter_map(|file| Some(file.ok()?.path())).collect();
-        files.sort();
+        let files = self.files()?;
         let read = |file: &PathBuf| {
             let shape = shape(&Json::parse(&fs::read(file).ok()?).ok()?)?;
             let attachment = Attachment::new(&shape.network, &shape.container, &shape.ifname).ok()?;
@@ -119,6 +118,39 @@ impl Cache {
         let mut all = self.all()?;
         all.retain(|remembered| remembered.conf.attachment.network == *network);
         Ok(all)
+    }
+
+    /// Finds out whether all is known of those of `network`: who is attached by a file that cannot be read may live.
+    ///
+    /// # Errors
+    /// [`CacheError::File`] of the first file with the name of one of the network's that is none; see [`Cache::all`].
+    pub fn expect_whole(&self, network: &NetworkName) -> Result<(), CacheError> {
+        let prefix = format!("{network}-");
+        let mut files = self.files()?;
+        files.retain(|file| {
+            file.file_name().is_some_and(|name| name.as_bytes().starts_with(prefix.as_bytes()))
+        });
+        for file in files {
+            let refused = |error: String| CacheError::File(file.clone(), error);
+            let bytes = match fs::read(&file) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                bytes => bytes.map_err(|error| refused(error.to_string()))?,
+            };
+            Json::parse(&bytes).map_err(|error| refused(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>, CacheError> {
+        let failed = |error| CacheError::Directory(self.dir.clone(), error);
+        let listing = match fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            listing => listing.map_err(failed)?,
+        };
+        let files = listing.map(|file| file.map(|file| file.path())).collect::<io::Result<Vec<_>>>();
+        let mut files = files.map_err(failed)?;
+        files.sort();
+        Ok(files)
     }
 
     fn file(&self, attachment: &Attachment) -> PathBuf {

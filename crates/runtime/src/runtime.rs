@@ -248,7 +248,11 @@ impl Runtime<'_> {
         network: &Network,
         keep: Keep,
     ) -> Result<(Vec<Remembered>, Vec<Remembered>), RuntimeError> {
-        let all = self.cache.of_network(&NetworkName::new(&network.name)?)?;
+        let name = NetworkName::new(&network.name)?;
+        if keep == Keep::Live {
+            self.cache.expect_whole(&name)?;
+        }
+        let all = self.cache.of_network(&name)?;
         Ok(all.into_iter().partition(|remembered| keep == Keep::Live && self.lives(&remembered.conf)))
     }
 

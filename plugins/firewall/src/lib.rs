@@ -86,7 +86,10 @@ impl Plugin for Firewall {
             return Ok(());
         }
         sys.require_net_admin()?;
-        let table = TableRef::Xt(Family::Ipv4, Table::Filter);
+        let table = match backend {
+            Backend::Nftables => native::table(Family::Ipv4),
+            Backend::Iptables | Backend::Firewalld => TableRef::Xt(Family::Ipv4, Table::Filter),
+        };
         sys.engine()?.chain_exists(&table, FORWARD_CHAIN).map_err(FirewallError::NotAvailable)?;
         Ok(())
     }

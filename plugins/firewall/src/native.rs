@@ -97,7 +97,8 @@ fn natively(rules: &Batch, table: &str) -> Batch {
     rules.native(table).unwrap_or_default()
 }
 
-fn table(family: Family) -> TableRef {
+/// The plugin's own table.
+pub(crate) fn table(family: Family) -> TableRef {
     TableRef::Nft(TableRef::Xt(family, Table::Filter).family(), OWN.to_owned())
 }
 

@@ -79,11 +79,8 @@ impl Plugin for HostDevice {
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let ledger = Ledger::of_host();
-        let mut stale = ledger.stale(&request.conf.network, &request.args.valid);
-        stale.retain(|Record { attachment, shares, .. }| {
-            shares.contains_key(Self::NAME) && !ledger.is_held(attachment)
-        });
+        let mut stale = Ledger::of_host().stale(&request.conf.network, &request.args.valid);
+        stale.retain(|record| record.shares.contains_key(Self::NAME));
         let mut failures = Vec::new();
         for Record { attachment, .. } in stale {
             sys.turn_begins(Self::NAME, &attachment);

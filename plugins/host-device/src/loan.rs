@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use cnibox_netlink::{Error, Link, LinkChange, Rtnl};
 use cnibox_netns::NetNs;
 use cnibox_spec::IfName;
-use cnibox_sys::{Coded, Failure, Place, PodNotOpen, Sys, Txn, UndoStep};
+use cnibox_sys::{Coded, Failure, Place, PodNotOpen, Sys, Txn, UndoStep, is_pattern};
 use thiserror::Error as ThisError;
 
 use crate::device::Device;
@@ -52,6 +52,9 @@ impl Coded for LoanError {}
 /// [`LoanError`]; the link is back on the host then, as it was.
 pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result<Link, Failure> {
     let name = || ifname.to_string();
+    if is_pattern(ifname) {
+        return Err(LoanError::Find { ifname: name(), source: Error::LinkNotFound }.into());
+    }
     if tx.sys().rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?.is_some() {
         return Err(LoanError::NameTaken { ifname: name(), host_name: link.name.clone() }.into());
     }
@@ -205,17 +208,24 @@ struct Loan {
 
 impl UndoStep for Loan {
     fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let host_name = &self.device.host_name;
-        if sys.host()?.link_by_name_if_present(host_name)?.is_none()
+        if self.at_home(sys)?.is_none()
             && let Some(lent) = find(sys, &self.device, &self.ifname)?
         {
-            move_out(sys, &lent, host_name)?;
+            move_out(sys, &lent, &self.device.host_name)?;
         }
-        let rtnl = sys.host()?;
-        let link = rtnl.link_by_name(host_name)?;
+        let lost = || LoanError::Lost { host_name: self.device.host_name.clone() };
+        let link = self.at_home(sys)?.ok_or_else(lost)?;
         if self.was_up {
-            rtnl.link_set_up(link.index)?;
+            sys.host()?.link_set_up(link.index)?;
         }
         Ok(())
+    }
+}
+
+impl Loan {
+    /// The device on the host. Somebody may have taken its name for another link.
+    fn at_home(&self, sys: &mut Sys<'_>) -> Result<Option<Link>, Failure> {
+        let found = sys.host()?.link_by_name_if_present(&self.device.host_name)?;
+        Ok(found.filter(|link| self.device.is(link)))
     }
 }

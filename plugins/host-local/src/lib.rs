@@ -36,16 +36,16 @@ mod sticky;
 mod store;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, LiveAttachment};
+use cnibox_spec::{CniResult, LiveAttachment, NetworkName};
 use cnibox_sys::{Failure, Sys};
 
 use crate::allocate::{Attached, IsHeld, allocate};
 pub use crate::config::Config;
 use crate::error::NothingAllocated;
+use crate::owner::Owner;
 use crate::store::{Store, Terms};
 
 /// The plugin.
@@ -62,8 +62,8 @@ impl Plugin for HostLocal {
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
         let sys = RefCell::new(sys);
-        // What cannot be found out is left to the reservations.
-        let is_held = |ip| sys.borrow_mut().address_is_held(&request.conf.network, ip).unwrap_or(false);
+        // Somebody was given it; whose interface cannot be looked for lives.
+        let is_held = |ip| sys.borrow_mut().address_is_held(&request.conf.network, ip).unwrap_or(true);
         let attached = Attached::new(&request.args.attachment);
         add(&request.config, &attached, &Terms::of_host(), &is_held)
     }
@@ -85,7 +85,8 @@ impl Plugin for HostLocal {
         let opened = Store::open_if_present(&request.config.state, &Terms::of_host())?;
         let Some(mut store) = opened else { return Ok(()) };
         let reclaimed = reclaim(&mut store, &request.config);
-        let retained = retain(&mut store, &request.args.valid, || sys.unaccounted_addresses());
+        let retained =
+            retain(&mut store, &request.args.valid, |stale| spare(stale, &request.conf.network, sys));
         store.close();
         Failure::collect(reclaimed.err().into_iter().chain(retained.err()))
     }
@@ -130,20 +131,31 @@ fn check(config: &Config, attached: &Attached, terms: &Terms) -> Result<(), Fail
     if found? { Ok(()) } else { Err(nothing().into()) }
 }
 
-/// Releases what is not among the `valid` attachments', and removes what crashes left. By now the interfaces are gone that
-/// the plugin before this one could find; an address that is `in_use` is a container's that nobody wrote down.
+/// Releases what is not among the `valid` attachments', after `spare` has taken out what must stay, and removes what crashes
+/// left.
 fn retain(
     store: &mut Store,
     valid: &[LiveAttachment],
-    in_use: impl FnOnce() -> Result<BTreeSet<IpAddr>, Failure>,
+    spare: impl FnOnce(&mut Vec<(IpAddr, Owner)>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut stale = store.stale(valid)?;
     if !stale.is_empty() {
-        let in_use = in_use()?;
-        stale.retain(|(ip, _)| !in_use.contains(ip));
+        spare(&mut stale)?;
     }
     let released = store.release_each(&stale);
     Ok(released.and(store.sweep())?)
+}
+
+/// Never an address without its link. The interfaces are gone that the plugin before this one could find and delete; what is
+/// there all the same keeps its address, and so does a container that nobody wrote down, and an ADD that began meanwhile.
+fn spare(stale: &mut Vec<(IpAddr, Owner)>, network: &NetworkName, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let running = sys.running(network);
+    let in_use = sys.unaccounted_addresses()?;
+    stale.retain(|(ip, owner)| {
+        let mut is_held = |ip| sys.address_is_held(network, ip).unwrap_or(true);
+        !owner.is_among(&running) && !in_use.contains(ip) && !is_held(*ip)
+    });
+    Ok(())
 }
 
 /// Releases what the last boot left behind, where the operator wants that.

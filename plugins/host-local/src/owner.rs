@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use cnibox_spec::{ContainerId, IfName};
+use cnibox_spec::{ContainerId, IfName, LiveAttachment};
 
 /// Whose a reservation is, as its file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,12 @@ impl Owner {
     /// The interface's part, when there is one.
     pub(crate) fn ifname(&self) -> Option<&str> {
         self.0.split_once("\r\n").map(|(_, ifname)| ifname)
+    }
+
+    /// Whether it is one of these attachments; without an interface, whether one of them is its container's.
+    pub(crate) fn is_among(&self, attachments: &[LiveAttachment]) -> bool {
+        let mut of_container = attachments.iter().filter(|live| live.container_id == self.container());
+        of_container.any(|live| self.ifname().is_none_or(|ifname| ifname == live.ifname))
     }
 
     /// Whether this is what a plugin writes; a person's note is not.

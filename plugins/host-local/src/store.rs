@@ -123,11 +123,12 @@ impl Store {
                 return self.found_taken(ip, holder);
             }
         }
-        if let Err(error) = self.dir.set_last_reserved(set, ip) {
+        let cursor = self.dir.set_last_reserved(set, ip);
+        let kept = cursor.and_then(|()| self.catalog.insert(&self.dir, Some(owner), ip));
+        if let Err(error) = kept {
             let _ = self.dir.remove_if_present(&ip.to_string());
             return Err(error.into());
         }
-        self.catalog.insert(&self.dir, Some(owner), ip)?;
         Ok(Reserved::Done)
     }
 
@@ -165,11 +166,7 @@ impl Store {
     /// # Errors
     /// The files cannot be read.
     pub(crate) fn stale(&mut self, valid: &[LiveAttachment]) -> Result<Vec<(IpAddr, Owner)>, StoreError> {
-        let lives = |owner: &Owner| {
-            let mut of_container = valid.iter().filter(|live| live.container_id == owner.container());
-            of_container.any(|live| owner.ifname().is_none_or(|ifname| ifname == live.ifname))
-        };
-        self.owned_where(|_, _, owner| owner.is_attachment() && !lives(owner))
+        self.owned_where(|_, _, owner| owner.is_attachment() && !owner.is_among(valid))
     }
 
     /// Removes what crashes left.

@@ -88,7 +88,11 @@ impl Host {
             })
             .collect();
         let mut store = Store::ensure(&self.state(), &self.terms).unwrap();
-        retain(&mut store, &valid, || Ok(in_use.iter().map(|ip| ip.parse().unwrap()).collect())).unwrap();
+        let spare = |stale: &mut Vec<(IpAddr, Owner)>| {
+            stale.retain(|(ip, _)| !in_use.contains(&ip.to_string().as_str()));
+            Ok(())
+        };
+        retain(&mut store, &valid, spare).unwrap();
         store.close();
     }
 

@@ -4,7 +4,7 @@
 use cnibox_harness::{DelArgs, Request};
 use cnibox_netfilter::conntrack::{self, Flow};
 use cnibox_netfilter::xt::{Match, Protocol, Table};
-use cnibox_netfilter::{Batch, Error, Family, RuleInfo, TableRef};
+use cnibox_netfilter::{Batch, Error, Family, RuleInfo, TableRef, if_any};
 use cnibox_spec::Attachment;
 use cnibox_sys::{Backend, Failure, Ledger, Sys};
 
@@ -25,7 +25,8 @@ pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'
     // A look at the connection tracking table costs more than everything else: only where there were rules.
     let mut flows = Vec::new();
     failures.extend(from_iptables(attachment, &request.config, sys, &mut flows));
-    flows.extend(udp_flows(&request.config.mappings, &native_families(sys)));
+    // What cannot be read is complained of where the rules are removed.
+    flows.extend(udp_flows(&request.config.mappings, &native_families(sys).unwrap_or_default()));
     let others = native_others(attachment, sys);
     failures.extend(from_nftables(&owner.nft_comment(), &others, sys));
     if let Err(error) = conntrack::flush(&flows) {
@@ -120,8 +121,12 @@ pub(crate) fn native_others(attachment: &Attachment, sys: &mut Sys<'_>) -> Other
 
 /// Removes the native rules with this comment that are not for the `others`.
 pub(crate) fn from_nftables(comment: &str, others: &Others, sys: &mut Sys<'_>) -> Vec<Failure> {
+    let families = match native_families(sys) {
+        Ok(families) => families,
+        Err(error) => return vec![PortmapError::NftTeardown(error).into()],
+    };
     let mut failures = Vec::new();
-    for family in native_families(sys) {
+    for family in families {
         let batch = if others.is_empty() {
             Ok(nftables::remove(comment, family))
         } else {
@@ -135,13 +140,15 @@ pub(crate) fn from_nftables(comment: &str, others: &Others, sys: &mut Sys<'_>) -
     failures
 }
 
-/// The families that have native tables. An nf_tables that cannot be read holds none.
-fn native_families(sys: &mut Sys<'_>) -> Vec<Family> {
-    let mut has_table = |family: &Family| {
-        let table = nftables::table_ref(*family);
-        sys.engine().and_then(|engine| engine.chain_exists(&table, nftables::PORTS)).unwrap_or(false)
-    };
-    FAMILIES.into_iter().filter(|family| has_table(family)).collect()
+/// The families that have native tables. An nf_tables that is not there holds none.
+fn native_families(sys: &mut Sys<'_>) -> Result<Vec<Family>, Error> {
+    let mut found = Vec::new();
+    for family in FAMILIES {
+        if if_any(sys.engine()?.chain_exists(&nftables::table_ref(family), nftables::PORTS))? {
+            found.push(family);
+        }
+    }
+    Ok(found)
 }
 
 /// The UDP flows that a rule of a container's chain forwards, if not to one of the `others`.

@@ -39,22 +39,32 @@ fn is_reached(sys: &mut Sys<'_>, netns: Option<&NetnsPath>) -> bool {
     }
 }
 
-/// Whether everything could be restored of an interface that is there and the attachment's.
+/// Whether there is nothing left to restore: the interface is as it was, or is not there, or is another attachment's.
 fn restore(sys: &mut Sys<'_>, ifname: &str, backup: &Backup) -> bool {
-    let Ok(rtnl) = sys.rtnl(Place::Pod) else { return true };
-    let Ok(link) = rtnl.link_by_name(ifname) else { return true };
-    if sys.is_anothers(&link).unwrap_or(true) {
-        return true;
+    match restored(sys, ifname, backup) {
+        Ok(failed) if failed.is_empty() => true,
+        Ok(failed) => {
+            sys.warn(failed.join("; "));
+            false
+        }
+        Err(failure) => {
+            sys.warn(failure);
+            false
+        }
     }
-    let Ok(rtnl) = sys.rtnl(Place::Pod) else { return true };
+}
+
+/// Restores what it can; answers with what it could not.
+fn restored(sys: &mut Sys<'_>, ifname: &str, backup: &Backup) -> Result<Vec<String>, Failure> {
+    let Some(link) = sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname)? else { return Ok(Vec::new()) };
+    if sys.is_anothers(&link)? {
+        return Ok(Vec::new());
+    }
+    let rtnl = sys.rtnl(Place::Pod)?;
     let outcomes = backup.changes(link.index).map(|(what, change)| (what, rtnl.link_set(change)));
-    let failed: Vec<_> = outcomes
+    Ok(outcomes
         .filter_map(|(what, outcome)| Some(format!("failed to restore {what}: {}", outcome.err()?)))
-        .collect();
-    if !failed.is_empty() {
-        sys.warn(failed.join("; "));
-    }
-    failed.is_empty()
+        .collect())
 }
 
 /// GC. The name of a backup does not tell the network, and other networks' backups are in the same directory. So only

@@ -56,7 +56,11 @@ impl Plugin for Vrf {
         let Request { config, args, .. } = request;
         let Some(netns) = &args.netns else { return Ok(()) };
         let Some(Pod { rtnl, .. }) = sys.open_pod_if_present(netns)? else { return Ok(()) };
-        let Some((vrf, _)) = find(rtnl, &config.name).unwrap_or_default() else { return Ok(()) };
+        let found = match find(rtnl, &config.name) {
+            Err(VrfError::NotAVrf(_)) => None,
+            found => found?,
+        };
+        let Some((vrf, _)) = found else { return Ok(()) };
         let ifname = args.attachment.ifname.as_str();
         let link = rtnl.link_by_name_if_present(ifname)?.filter(|link| link.master == Some(vrf.index));
         if let Some(link) = link

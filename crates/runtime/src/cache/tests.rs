@@ -83,6 +83,9 @@ fn attachments_are_those_of_the_network_by_file_name() {
     };
     assert_eq!(containers(cache.of_network(&network).unwrap()), ["c", "d"]);
     assert_eq!(containers(cache.all().unwrap()), ["c", "c", "d"]);
+    cache.expect_whole(&NetworkName::new("m").unwrap()).unwrap();
+    let broken = cache.expect_whole(&network).unwrap_err().to_string();
+    assert!(broken.contains("results/n-broken-eth0: "), "{broken}");
 }
 
 /// Written by cnitool (libcni) for bridge, tuning and portmap, with `CNI_ARGS` and `CAP_ARGS`.

@@ -147,6 +147,19 @@ impl Sys<'_> {
         Ok(())
     }
 
+    /// The network's attachments whose ADD runs: no runtime has them in a list before that is done.
+    #[must_use]
+    pub fn running(&self, network: &NetworkName) -> Vec<LiveAttachment> {
+        let ledger = Ledger::of_host();
+        let mut attachments: Vec<_> = ledger.all().into_iter().map(|record| record.attachment).collect();
+        attachments.retain(|attachment| attachment.network == *network && ledger.is_held(attachment));
+        let live = |Attachment { container, ifname, .. }: Attachment| LiveAttachment {
+            container_id: container.to_string(),
+            ifname: ifname.to_string(),
+        };
+        attachments.into_iter().map(live).collect()
+    }
+
     /// Deletes the interfaces of attachments of the network that are not among the `living`, as far as they can be
     /// reached.
     ///
@@ -157,9 +170,7 @@ impl Sys<'_> {
         network: &NetworkName,
         living: &[LiveAttachment],
     ) -> Result<(), Failure> {
-        let ledger = Ledger::of_host();
-        let mut stale = ledger.stale(network, living);
-        stale.retain(|record| !ledger.is_held(&record.attachment));
+        let stale = Ledger::of_host().stale(network, living);
         let failed = stale.iter().filter_map(|record| self.made_link_del(record).err());
         Failure::collect(failed.collect::<Vec<_>>())
     }
@@ -218,9 +229,6 @@ impl Sys<'_> {
     ) {
         let ledger = Ledger::of_host();
         for mut record in ledger.stale(network, living) {
-            if ledger.is_held(&record.attachment) {
-                continue;
-            }
             if !self.keeps_notes {
                 record.shares.remove(plugin);
             }
@@ -257,10 +265,8 @@ impl Sys<'_> {
             Attachment::new(network.as_str(), &live.container_id, &live.ifname).ok().as_ref().map(Mark::of)
         }));
         let mut announced = Vec::new();
-        for record in
-            ledger.stale(network, living).iter().filter(|record| !ledger.is_held(&record.attachment))
-        {
-            announced.extend(self.host_link_of(record)?);
+        for record in ledger.stale(network, living) {
+            announced.extend(self.host_link_of(&record)?);
         }
         let is_stale = |link: &Link| {
             is_of_network(link, network) && kept.iter().all(|mark| mark.stage_of(link).is_none())

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Proof of death: whether an earlier attempt at an attachment may be taken down. Looks, and changes nothing.
+//! Proof of death: whether an earlier attempt at an attachment may be taken down. Looks, and changes nothing but claims to
+//! addresses behind which there is nobody.
 //!
 //! | the ledger says | and | verdict |
 //! | --- | --- | --- |
@@ -102,7 +103,7 @@ impl Sys<'_> {
         }
         if let Some(there) = reach(namespace) {
             let has_it = match record.pod_link {
-                Some(link) => there.run(Rtnl::open)??.link_by_index(link.index).is_ok(),
+                Some(link) => there.run(Rtnl::open)??.link_by_index_if_present(link.index)?.is_some(),
                 None => true,
             };
             return dead(NetnsPath::new(&namespace.path).filter(|_| has_it));
@@ -294,7 +295,8 @@ impl Sys<'_> {
     pub fn address_is_held(&mut self, network: &NetworkName, address: IpAddr) -> Result<bool, Failure> {
         let ledger = Ledger::of_host();
         let Some(owner) = ledger.claimant(network, address) else { return Ok(false) };
-        match ledger.read(&owner).filter(|record| record.addresses.contains(&address)) {
+        let Ok(record) = ledger.read_or_fail(&owner) else { return Ok(true) };
+        match record.filter(|record| record.addresses.contains(&address)) {
             Some(record) => Ok(self.presence(&record)? == Presence::There),
             None => {
                 ledger.disclaim(address, &owner);

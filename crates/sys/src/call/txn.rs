@@ -153,7 +153,7 @@ impl UndoStep for Undo {
             Self::Link { place, name } => {
                 Ok(sys.rtnl(*place)?.link_del_by_name_if_present(name).map(drop)?)
             }
-            Self::Rules(batch) => Ok(sys.engine()?.apply(batch)?),
+            Self::Rules(batch) => Ok(sys.engine()?.clear(batch)?),
             Self::Rule { place, rule } => Ok(sys.rtnl(*place)?.rule_del(rule)?),
             Self::Route { place, route } => Ok(sys.rtnl(*place)?.route_copy(route, route.table)?),
             Self::Settings { place, link } => Ok(restore_settings(sys.rtnl(*place)?, link)?),

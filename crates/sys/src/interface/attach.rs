@@ -83,6 +83,10 @@ impl<'h> Txn<'_, 'h> {
         create: impl FnOnce(&mut Sys<'h>) -> Result<Result<(), Error>, Failure>,
     ) -> Result<Link, Failure> {
         let name = || ifname.to_string();
+        let refetched = |source| PodLinkError::Refetch { kind, ifname: name(), source };
+        if is_pattern(ifname) {
+            return Err(refetched(Error::LinkNotFound).into());
+        }
         self.sys().attempt_begins()?;
         self.sys().attempt_announces();
         self.step(Undo::Link { place: Place::Pod, name: name() }, |sys| match create(sys)? {
@@ -98,7 +102,7 @@ impl<'h> Txn<'_, 'h> {
         })?;
         self.shared(|sys| {
             let link = sys.rtnl(Place::Pod)?.link_by_name(ifname.as_str());
-            let link = link.map_err(|source| PodLinkError::Refetch { kind, ifname: name(), source })?;
+            let link = link.map_err(refetched)?;
             sys.attempt_made_link(&link)?;
             Ok::<_, Failure>(link)
         })
@@ -139,6 +143,13 @@ impl<'h> Txn<'_, 'h> {
         }
         Ok(result)
     }
+}
+
+/// Whether the kernel would take the name for a pattern (`eth%d`) and choose another, which nobody would find (`dev_alloc_name`
+/// in net/core/dev.c). The reference finds that out when it looks for the name.
+#[must_use]
+pub fn is_pattern(ifname: &IfName) -> bool {
+    ifname.as_str().contains("%d")
 }
 
 fn pod_up(sys: &mut Sys<'_>, link: &Link) -> Result<(), Failure> {

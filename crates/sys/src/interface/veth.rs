@@ -10,6 +10,7 @@ use cnibox_netns::{NetNs, sysctl};
 use cnibox_spec::IfName;
 use thiserror::Error as ThisError;
 
+use super::attach::is_pattern;
 use crate::call::{Coded, Failure, Place, Sys};
 
 /// What is wanted of a pair.
@@ -39,7 +40,7 @@ enum VethError {
     Exists { ifname: IfName, peer: String },
     #[error("failed to make veth pair: {0}")]
     Make(#[source] Error),
-    /// The kernel would take the container end's name for a pattern (`eth%d`) and make another, which nobody would find.
+    /// The kernel would choose another name for the container's end.
     #[error("failed to make veth pair: Link not found")]
     Pattern,
     #[error("failed to lookup {name:?}: {source}")]
@@ -60,7 +61,7 @@ impl Sys<'_> {
     /// When there is an interface of that name, or the kernel refuses. There is no pair then, unless the kernel does not
     /// even let it be deleted.
     pub fn veth_add(&mut self, plan: &VethPlan) -> Result<Veth, Failure> {
-        if plan.ifname.as_str().contains("%d") {
+        if is_pattern(&plan.ifname) {
             return Err(VethError::Pattern.into());
         }
         self.attempt_begins()?;

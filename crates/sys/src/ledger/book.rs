@@ -82,11 +82,13 @@ impl Ledger {
         shelves.names().iter().flat_map(|shelf| self.on_shelf(&shelves.below(shelf), |_| true)).collect()
     }
 
-    /// The records of the network's attachments that are not among the `living`.
+    /// The records of the network's attachments that are not among the `living` and whose ADD does not run.
     #[must_use]
     pub fn stale(&self, network: &NetworkName, living: &[LiveAttachment]) -> Vec<Record> {
         let mut records = self.all();
-        records.retain(|record| record.attachment.network == *network && !record.attachment.is_among(living));
+        records.retain(|Record { attachment, .. }| {
+            attachment.network == *network && !attachment.is_among(living) && !self.is_held(attachment)
+        });
         records
     }
 
@@ -204,6 +206,9 @@ mod tests {
         assert_eq!(ledger.all(), std::slice::from_ref(&other));
         let network = NetworkName::new("n").unwrap();
         assert_eq!(ledger.stale(&network, &[]), std::slice::from_ref(&other));
+        let running = ledger.write(&other);
+        assert_eq!(ledger.stale(&network, &[]), []);
+        drop(running);
         let living = LiveAttachment { container_id: "c".into(), ifname: "eth1".into() };
         assert_eq!(ledger.stale(&network, &[living]), []);
         ledger.forget(&other.attachment);

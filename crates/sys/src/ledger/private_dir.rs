@@ -138,7 +138,12 @@ impl PrivateDir {
     #[must_use]
     pub fn is_held(&self, name: &str) -> bool {
         let mut attempts_left = ATTEMPTS;
-        while let Ok(file) = self.open(name) {
+        loop {
+            let file = match self.open(name) {
+                Ok(file) => file,
+                // What cannot be found out is held.
+                Err(error) => return !is_no_file(&error),
+            };
             attempts_left -= 1;
             match file.try_lock_shared() {
                 // Replaced between the two looks: the holder has the new one.
@@ -147,7 +152,6 @@ impl PrivateDir {
                 Err(_) => return true,
             }
         }
-        false
     }
 
     /// Removes a file; false when there was none.

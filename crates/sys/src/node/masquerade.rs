@@ -179,7 +179,8 @@ impl Txn<'_, '_> {
     ) -> Result<(), Failure> {
         let backend = self.sys().masquerade_backend(masquerade, asked, addresses)?;
         let undo = Undo::Rules(masquerade.remove(backend, addresses));
-        self.step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, addresses)))
+        // Legacy iptables writes one family after the other.
+        self.risky_step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, addresses)))
     }
 }
 

@@ -177,3 +177,28 @@ fn an_iptables_that_cannot_be_used_leaves_the_choice_to_nft() {
         host.run(&world, "DEL", &target, &result).expect("DEL");
     });
 }
+
+/// The tools write one family after the other: what the first has is taken back when the second refuses.
+#[test]
+fn masquerade_of_one_family_goes_when_the_other_refuses() {
+    let tools =
+        ["iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"];
+    sandbox(|net| {
+        let network = alone(networks::dual());
+        let world = World::new(net, network, Side::Ours);
+        let Some(host) = Host::with(&tools) else { return skip("no xtables-legacy-multi") };
+        let first = Target::of(&net.container());
+        let result = host.run(&world, "ADD", &first, &Value::Null).expect("ADD");
+        host.run(&world, "DEL", &first, &result).expect("DEL");
+        let before = (world.host(), legacy_rules(net));
+        let restore = Path::new(&host.path).join("ip6tables-restore");
+        std::fs::remove_file(&restore).expect("unlink a tool");
+        std::fs::write(&restore, "#!/bin/sh\necho refused >&2\nexit 4\n").expect("write a tool");
+        net.run("chmod", &["+x", &restore.display().to_string()]);
+        let target = Target::of(&net.container());
+        let answer = host.run(&world, "ADD", &target, &Value::Null).expect_err("IPv6 is refused");
+        assert!(answer.stdout.contains("refused"), "{answer:?}");
+        assert_eq!(legacy_rules(net), before.1);
+        assert_eq!(world.left(&before.0, &target), "");
+    });
+}

@@ -392,3 +392,36 @@ fn gc_keeps_an_address_that_nobody_noted_and_a_container_has() {
         assert_eq!(cnibox_testkit::diff(&before, &world.host()), "", "{}", world.network.label);
     });
 }
+
+/// No runtime has an attachment in its list before ADD is done. What holds the record is the process of an ADD.
+#[test]
+fn gc_leaves_an_add_alone_that_runs() {
+    let networks = [networks(), vec![networks::laden(), networks::spoofchk()]].concat();
+    on_each(networks, Side::Ours, |_, world| {
+        let target = Target::of(&world.net.container());
+        let result = world.add(&target).expect("ADD");
+        let name = cnibox_spec::Attachment::new(&world.network.name, &target.id, &target.ifname);
+        let ledger = cnibox_sys::Ledger::of_host();
+        let mut record = ledger.read(&name.expect("names")).expect("a record");
+        record.progress = cnibox_sys::Progress::Begun;
+        let runs = ledger.write(&record).expect("hold the record");
+        let (looks, host) = (interface(world, &target), world.host());
+        world.gc(Some(&[&world.neighbour])).expect("GC");
+        assert_eq!(interface(world, &target), looks, "{}", world.network.label);
+        assert_eq!(cnibox_testkit::diff(&host, &world.host()), "", "{}", world.network.label);
+        drop(runs);
+        world.del(&target, &result).expect("DEL");
+    });
+}
+
+/// The kernel takes `%d` for a pattern and chooses another name, which nobody would find again.
+#[test]
+fn an_interface_name_that_is_a_pattern_is_refused() {
+    on_each(networks(), Side::Ours, |_, world| {
+        let before = world.host();
+        let target = Target { ifname: "x%d".to_owned(), ..Target::of(&world.net.container()) };
+        world.add(&target).expect_err("a pattern");
+        world.del(&target, &Value::Null).expect("DEL");
+        assert_eq!(world.left(&before, &target), "", "{}", world.network.label);
+    });
+}
