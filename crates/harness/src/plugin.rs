@@ -10,7 +10,7 @@ use crate::{Input, NetConf};
 
 /// Something a plugin's executable does besides the protocol: its name, as in `dhcp daemon`, and its entry point, which
 /// gets the arguments behind the name.
-pub type Command = (&'static str, fn(&[OsString]) -> Exit);
+pub type Subcommand = (&'static str, fn(&[OsString]) -> Exit);
 
 /// A CNI plugin. A verb gets a checked configuration and the system, and answers; it neither prints nor exits.
 pub trait Plugin {
@@ -21,7 +21,7 @@ pub trait Plugin {
     /// Its part in an attachment.
     const ROLE: Role;
     /// What it does besides the protocol.
-    const COMMANDS: &'static [Command] = &[];
+    const SUBCOMMANDS: &'static [Subcommand] = &[];
     /// Its configuration, checked.
     type Config;
 

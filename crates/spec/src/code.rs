@@ -14,10 +14,6 @@ impl Code {
     pub const UNKNOWN: Self = Self(0);
     /// Incompatible CNI version.
     pub const INCOMPATIBLE_VERSION: Self = Self(1);
-    /// Unsupported field; the message names key and value.
-    pub const UNSUPPORTED_FIELD: Self = Self(2);
-    /// The container is unknown; the runtime need not clean up.
-    pub const UNKNOWN_CONTAINER: Self = Self(3);
     /// An environment variable is missing or malformed.
     pub const INVALID_ENVIRONMENT: Self = Self(4);
     /// Input or output failed.

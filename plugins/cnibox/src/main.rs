@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
-use cnibox_harness::{BUILD_VERSION, Command, Plugin, builtin};
+use cnibox_harness::{BUILD_VERSION, Plugin, Subcommand, builtin};
 use cnibox_spec::{Code, ErrorObject, print_error};
 use cnibox_sys::{Builtin, Entry, Env, Host, Registry, sweep};
 
@@ -30,8 +30,8 @@ macro_rules! plugins {
     ($($plugin:ty),* $(,)?) => {
         static PLUGINS: &[Builtin] = &[$(builtin::<$plugin>()),*];
         /// What plugins do besides the protocol, by plugin.
-        static COMMANDS: &[(&str, &[Command])] =
-            &[$((<$plugin as Plugin>::NAME, <$plugin as Plugin>::COMMANDS)),*];
+        static SUBCOMMANDS: &[(&str, &[Subcommand])] =
+            &[$((<$plugin as Plugin>::NAME, <$plugin as Plugin>::SUBCOMMANDS)),*];
     };
 }
 
@@ -89,7 +89,7 @@ fn keep_file_size_signal() {
 
 /// The command of the plugin called `name`.
 fn command(name: &OsStr, word: &OsStr) -> Option<fn(&[OsString]) -> u8> {
-    let (_, commands) = COMMANDS.iter().find(|(plugin, _)| *plugin == name)?;
+    let (_, commands) = SUBCOMMANDS.iter().find(|(plugin, _)| *plugin == name)?;
     commands.iter().find(|(known, _)| *known == word).map(|(_, run)| *run)
 }
 

@@ -22,7 +22,7 @@ mod waker;
 
 use std::net::IpAddr;
 
-use cnibox_harness::{AddArgs, CheckArgs, Command, DelArgs, GcArgs, Input, Plugin, Request, Role};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role, Subcommand};
 use cnibox_spec::{CniResult, Code, NetnsPath, PrevResultError};
 use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
@@ -72,7 +72,7 @@ impl Coded for DhcpError {
 impl Plugin for Dhcp {
     const NAME: &'static str = "dhcp";
     const ROLE: Role = Role::Ipam;
-    const COMMANDS: &'static [Command] = &[("daemon", daemon::main)];
+    const SUBCOMMANDS: &'static [Subcommand] = &[("daemon", daemon::main)];
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {

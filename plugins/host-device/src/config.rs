@@ -13,7 +13,7 @@ use crate::bus::{self, DriverError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Which device; ADD and CHECK have one.
-    pub(crate) device: Option<Device>,
+    pub(crate) device: Option<Wanted>,
     /// Whether a userspace driver has it, so that there is no interface.
     pub(crate) dpdk: bool,
     /// The IPAM plugin; without one the attachment has no addresses.
@@ -24,7 +24,7 @@ pub struct Config {
 
 /// How a device is named, in order of precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Device {
+pub(crate) enum Wanted {
     /// By the interface's name.
     Name(String),
     /// By its hardware address.
@@ -92,8 +92,8 @@ impl Config {
         let mut auxiliary = String::new();
         match device_of_id(&shape.runtime.device_id) {
             Err(error) if used => return Err(error.into()),
-            Ok(Some(Device::Pci(address))) => shape.pci = address,
-            Ok(Some(Device::Auxiliary(name))) => {
+            Ok(Some(Wanted::Pci(address))) => shape.pci = address,
+            Ok(Some(Wanted::Auxiliary(name))) => {
                 shape.pci = String::new();
                 auxiliary = name;
             }
@@ -107,11 +107,11 @@ impl Config {
             };
         }
         let candidates = [
-            Device::Name(shape.device),
-            Device::HardwareAddress(shape.hwaddr),
-            Device::KernelPath(shape.kernelpath),
-            Device::Pci(shape.pci),
-            Device::Auxiliary(auxiliary),
+            Wanted::Name(shape.device),
+            Wanted::HardwareAddress(shape.hwaddr),
+            Wanted::KernelPath(shape.kernelpath),
+            Wanted::Pci(shape.pci),
+            Wanted::Auxiliary(auxiliary),
         ];
         let device = candidates.into_iter().find(|device| !device.text().is_empty());
         if used && device.is_none() {
@@ -122,7 +122,7 @@ impl Config {
     }
 }
 
-impl Device {
+impl Wanted {
     fn text(&self) -> &str {
         match self {
             Self::Name(text)
@@ -135,15 +135,15 @@ impl Device {
 }
 
 /// What the runtime's device ID names. It is a name, never a path.
-fn device_of_id(id: &str) -> Result<Option<Device>, ConfigError> {
+fn device_of_id(id: &str) -> Result<Option<Wanted>, ConfigError> {
     if id.is_empty() {
         return Ok(None);
     }
     let is_on = |bus: &str| !id.contains('/') && !id.starts_with('.') && bus::on_bus(bus, id).exists();
     if is_on(bus::PCI) {
-        Ok(Some(Device::Pci(id.to_owned())))
+        Ok(Some(Wanted::Pci(id.to_owned())))
     } else if is_on(bus::AUXILIARY) {
-        Ok(Some(Device::Auxiliary(id.to_owned())))
+        Ok(Some(Wanted::Auxiliary(id.to_owned())))
     } else {
         Err(ConfigError::DeviceId(id.to_owned()))
     }

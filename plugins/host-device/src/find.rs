@@ -10,7 +10,7 @@ use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
 
 use crate::bus::{AUXILIARY, PCI, on_bus};
-use crate::config::Device;
+use crate::config::Wanted;
 
 /// Why there is no device.
 #[derive(Debug, Error)]
@@ -48,13 +48,13 @@ impl Coded for FindError {
 }
 
 /// The host's link of the device.
-pub(crate) fn link(sys: &mut Sys<'_>, device: &Device) -> Result<Link, Failure> {
-    let name = match device {
-        Device::Name(name) => name.clone(),
-        Device::HardwareAddress(text) => return by_address(sys, text),
-        Device::KernelPath(path) => first_interface(&kernel_path(path)?)?,
-        Device::Pci(address) => first_interface(&pci_interfaces(address)?)?,
-        Device::Auxiliary(name) => first_interface(&on_bus(AUXILIARY, name).join(NET))?,
+pub(crate) fn link(sys: &mut Sys<'_>, wanted: &Wanted) -> Result<Link, Failure> {
+    let name = match wanted {
+        Wanted::Name(name) => name.clone(),
+        Wanted::HardwareAddress(text) => return by_address(sys, text),
+        Wanted::KernelPath(path) => first_interface(&kernel_path(path)?)?,
+        Wanted::Pci(address) => first_interface(&pci_interfaces(address)?)?,
+        Wanted::Auxiliary(name) => first_interface(&on_bus(AUXILIARY, name).join(NET))?,
     };
     Ok(sys.host()?.link_by_name(&name).map_err(FindError::Link)?)
 }

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests against the kernel and the real tools, each in a network namespace of its own.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "tests fail by panicking and tell why they skip"
-)]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 #![expect(clippy::disallowed_methods, reason = "the threads of these tests end in their namespaces")]
 
 mod cases;

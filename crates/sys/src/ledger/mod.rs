@@ -2,8 +2,9 @@
 //! The ledger of attachments: what was made for whom, how far it came, and whether it may be taken away.
 //!
 //! One record for each attachment, written by the plugins of its chain in turn ([`Record`], [`Ledger`]); the mark of its
-//! links on the host ([`Mark`]); and what the call that is running may write. Knows files and no kernel; must never know
-//! a plugin by name. Who lives is found out in the room `attempt`. Losing the ledger loses no
+//! links on the host ([`Mark`]); what the call that is running may write; and notes that spare questions: where rules are, how
+//! long chains are, what the kernel lacks. Knows files and no kernel; must never know a plugin by name. Who lives is found
+//! out in the room `attempt`. Losing the ledger loses no
 //! correctness: everything works without it, with attachments that the Go plugins made, and where `/run` cannot be
 //! written; then less is proved, so less is taken away.
 //!
