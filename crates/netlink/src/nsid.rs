@@ -90,7 +90,11 @@ impl Rtnl {
         }
     }
 
-    fn nsid(&mut self, other: BorrowedFd<'_>) -> Result<Option<i32>, Error> {
+    /// `ip netns list-id` of the namespace that `other` is open on; `None` when it has no number.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn nsid(&mut self, other: BorrowedFd<'_>) -> Result<Option<i32>, Error> {
         let answer = self.ask(RouteNetlinkMessage::GetNsId(about(other, None)))?;
         Ok(number(&answer))
     }

@@ -2,13 +2,15 @@
 //! One network namespace as an open file: checks, identity, entering and coming back.
 #![expect(clippy::disallowed_methods, reason = "the only home of setns and unshare")]
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{OFlag, open};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::stat::Mode;
 use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
 
 use crate::Error;
@@ -47,8 +49,10 @@ impl NetNs {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let unread = |source| Error::Statfs { path: path.to_path_buf(), source };
-        // One look: what is asked about is what is opened. Whatever it is, it is not opened for more before it is known.
-        let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).map_err(unread)?;
+        // One look: what is asked about is what is opened. Whatever it is, it is not opened for more before it is known: a
+        // pipe would be waited for. (Not by the standard library, which takes musl's O_PATH for a part of the access mode.)
+        let found = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+        let found = found.map_err(|errno| unread(io::Error::from(errno)))?;
         let magic = fstatfs(&found).map_err(|errno| unread(io::Error::from(errno)))?.filesystem_type();
         if magic != NSFS_MAGIC && magic != PROC_SUPER_MAGIC {
             return Err(Error::NotANamespace { path: path.to_path_buf(), magic: format!("{:x}", magic.0) });

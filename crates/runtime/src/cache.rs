@@ -14,7 +14,7 @@ use cnibox_spec::{Attachment, Json, JsonError, NetworkName, decode, quoted};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::RuntimeConf;
+use crate::{RuntimeConf, bounded};
 
 /// The directory that libcni uses unless its caller says otherwise.
 pub const CACHE_DIR: &str = "/var/lib/cni/results";
@@ -67,7 +67,7 @@ impl Cache {
     /// # Errors
     /// When the file says nothing that can be understood.
     pub fn read(&self, attachment: &Attachment) -> Result<Option<Remembered>, CacheError> {
-        let Ok(bytes) = fs::read(self.file(attachment)) else { return Ok(None) };
+        let Ok(bytes) = bounded::read(&self.file(attachment)) else { return Ok(None) };
         let network = || attachment.network.to_string();
         let json = Json::parse(&bytes).map_err(|error| CacheError::Json(network(), error))?;
         match shape(&json) {
@@ -103,7 +103,7 @@ impl Cache {
     pub fn all(&self) -> Result<Vec<Remembered>, CacheError> {
         let files = self.files()?;
         let read = |file: &PathBuf| {
-            let shape = shape(&Json::parse(&fs::read(file).ok()?).ok()?)?;
+            let shape = shape(&Json::parse(&bounded::read(file).ok()?).ok()?)?;
             let attachment = Attachment::new(&shape.network, &shape.container, &shape.ifname).ok()?;
             Some(shape.of(attachment))
         };
@@ -132,7 +132,7 @@ impl Cache {
         });
         for file in files {
             let refused = |error: String| CacheError::File(file.clone(), error);
-            let bytes = match fs::read(&file) {
+            let bytes = match bounded::read(&file) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 bytes => bytes.map_err(|error| refused(error.to_string()))?,
             };

@@ -48,6 +48,7 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
+mod bounded;
 mod cache;
 mod call;
 mod network;

@@ -11,6 +11,8 @@ use cnibox_spec::{CniVersion, DecodeError, Json, JsonError, VersionError, Versio
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::bounded;
+
 /// Where runtimes look for networks unless they are told otherwise.
 pub const NETWORKS_DIR: &str = "/etc/cni/net.d";
 
@@ -212,7 +214,7 @@ impl Networks {
 }
 
 fn read_list(file: &Path) -> Result<Network, NetworkError> {
-    with_folder(parse(&fs::read(file)?)?, file.parent().unwrap_or(Path::new("")))
+    with_folder(parse(&bounded::read(file)?)?, file.parent().unwrap_or(Path::new("")))
 }
 
 /// Adds the plugins of the folder that has the network's name, unless the list forbids it.
@@ -227,7 +229,7 @@ fn with_folder(mut network: Network, dir: &Path) -> Result<Network, NetworkError
 }
 
 fn read_plugin(file: &Path) -> Result<PluginConf, NetworkError> {
-    let json = Json::parse(&fs::read(file)?).map_err(PluginError::from)?;
+    let json = Json::parse(&bounded::read(file)?).map_err(PluginError::from)?;
     Ok(plugin(json)?)
 }
 

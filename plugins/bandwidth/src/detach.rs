@@ -32,8 +32,11 @@ pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Re
     links.retain(|link| link.is_kind("ifb"));
     let deleted = sys.stale_links_del(&links, &conf.network, &args.valid);
     let mut failures = Vec::from_iter(deleted.err());
+    // The name says no interface: a device may be for another one of the container, which lives.
+    let live: Vec<_> =
+        args.valid.iter().map(|live| ifb_name(conf.network.as_str(), &live.container_id)).collect();
     for record in Ledger::of_host().stale(&conf.network, &args.valid) {
-        for name in record.notes(Bandwidth::NAME) {
+        for name in record.notes(Bandwidth::NAME).iter().filter(|name| !live.contains(name)) {
             let rtnl = sys.host()?;
             let is_unmarked =
                 |link: &&Link| link.name == *name && link.alias.as_deref().unwrap_or_default().is_empty();

@@ -24,7 +24,7 @@ pub(crate) fn admit(
 ) -> Result<(), Failure> {
     let config = &request.config;
     let backend = Backend::choose(config.backend, sys.env());
-    let superseded = superseded(request, sys);
+    let superseded = superseded(request, sys)?;
     if !superseded.is_empty() {
         withdraw(config, superseded, sys)?;
     }
@@ -97,7 +97,10 @@ pub(crate) fn is_native(backend: Backend, desired: &[Desired], sys: &mut Sys<'_>
 
 /// The addresses that an earlier ADD of the same attachment was for, when it was not followed by DEL: nobody would know
 /// of their rules any more.
-fn superseded(request: &Request<'_, Config, AddArgs>, sys: &Sys<'_>) -> BTreeSet<IpAddr> {
+fn superseded(
+    request: &Request<'_, Config, AddArgs>,
+    sys: &mut Sys<'_>,
+) -> Result<BTreeSet<IpAddr>, Failure> {
     let mut gone = addresses(sys.notes());
     for current in request.config.host_addresses() {
         gone.remove(&current);
@@ -105,11 +108,14 @@ fn superseded(request: &Request<'_, Config, AddArgs>, sys: &Sys<'_>) -> BTreeSet
     if !gone.is_empty() {
         let all = Ledger::of_host().all();
         for other in all.iter().filter(|other| other.attachment != request.args.attachment) {
-            let in_use = addresses(other.notes(Firewall::NAME));
-            gone.retain(|ip| !in_use.contains(ip));
+            let noted = addresses(other.notes(Firewall::NAME));
+            gone.retain(|ip| !noted.contains(ip));
         }
+        // A plugin that keeps no ledger may have given it to somebody since.
+        let in_use = sys.in_use_among(&gone, None)?;
+        gone.retain(|ip| !in_use.contains(ip));
     }
-    gone
+    Ok(gone)
 }
 
 /// The rules that a failure may leave behind: over netlink none, since all families are one transaction; with the

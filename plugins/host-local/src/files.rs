@@ -13,6 +13,7 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use nix::errno::Errno;
 use nix::fcntl::{self, AT_FDCWD, AtFlags, OFlag, PosixFadviseAdvice, posix_fadvise};
@@ -48,7 +49,7 @@ pub(crate) enum Holder {
 /// An open state directory.
 #[derive(Debug)]
 pub(crate) struct StateDir {
-    fd: File,
+    fd: Rc<File>,
     path: PathBuf,
 }
 
@@ -57,7 +58,7 @@ impl StateDir {
     pub(crate) fn open_if_present(path: &Path) -> Result<Option<Self>, FileError> {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
         match fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
-            Ok(fd) => Ok(Some(Self { fd, path: path.to_owned() })),
+            Ok(fd) => Ok(Some(Self { fd: Rc::new(fd), path: path.to_owned() })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(FileError::new("open", path, error)),
         }
@@ -76,7 +77,7 @@ impl StateDir {
         &self.path
     }
 
-    pub(crate) fn fd(&self) -> &File {
+    pub(crate) fn fd(&self) -> &Rc<File> {
         &self.fd
     }
 

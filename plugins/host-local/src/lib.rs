@@ -150,7 +150,7 @@ fn retain(
 /// there all the same keeps its address, and so does a container that nobody wrote down, and an ADD that began meanwhile.
 fn spare(stale: &mut Vec<(IpAddr, Owner)>, network: &NetworkName, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let running = sys.running(network);
-    let in_use = sys.unaccounted_addresses()?;
+    let in_use = sys.in_use_among(&stale.iter().map(|(ip, _)| *ip).collect(), None)?;
     stale.retain(|(ip, owner)| {
         let mut is_held = |ip| sys.address_is_held(network, ip).unwrap_or(true);
         !owner.is_among(&running) && !in_use.contains(ip) && !is_held(*ip)

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use nix::dir::{Dir, Type};
 use nix::fcntl::{AtFlags, OFlag, openat};
@@ -32,7 +33,7 @@ pub(crate) struct Scan {
 /// A reservation's content under a name that is no address, or below a directory.
 #[derive(Debug)]
 pub(crate) struct Stray {
-    dir: File,
+    dir: Rc<File>,
     name: String,
     pub(crate) owner: Owner,
 }
@@ -40,7 +41,7 @@ pub(crate) struct Stray {
 impl Stray {
     /// Removes the file. What refuses to go is left, as by the reference.
     pub(crate) fn remove(&self) {
-        let _ = unlinkat(&self.dir, self.name.as_str(), UnlinkatFlags::NoRemoveDir);
+        let _ = unlinkat(&*self.dir, self.name.as_str(), UnlinkatFlags::NoRemoveDir);
     }
 }
 
@@ -71,20 +72,20 @@ impl Scan {
         }
     }
 
-    fn take_in_stray(&mut self, dir: &File, name: &str, kind: Option<Type>) {
+    fn take_in_stray(&mut self, dir: &Rc<File>, name: &str, kind: Option<Type>) {
         if !matches!(kind, Some(Type::File) | None) {
             return;
         }
         let owner = crate::files::read_at(dir, name).ok().and_then(|content| Owner::read(&content));
         let Some(owner) = owner.filter(Owner::is_attachment) else { return };
-        let Ok(dir) = dir.try_clone() else { return };
-        self.strays.push(Stray { dir, name: name.to_owned(), owner });
+        self.strays.push(Stray { dir: Rc::clone(dir), name: name.to_owned(), owner });
     }
 
     /// Takes in the files below a directory. What cannot be read is passed over, as by the reference.
     fn descend(&mut self, parent: &File, name: &str, depth: usize) {
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let Ok(dir) = openat(parent, name, flags, Mode::empty()).map(File::from) else { return };
+        let dir = Rc::new(dir);
         for (name, kind) in entries(&dir).unwrap_or_default() {
             match kind {
                 Some(Type::Directory) if depth > 0 => self.descend(&dir, &name, depth - 1),

@@ -2,12 +2,13 @@
 //! ADD: writes what the plan says, all of it or nothing.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, Plugin, Request};
 use cnibox_netfilter::xt::{Rule, Table};
 use cnibox_netfilter::{Batch, RuleInfo, TableRef, conntrack};
 use cnibox_netns::sysctl;
-use cnibox_spec::Attachment;
+use cnibox_spec::{Attachment, NetnsPath};
 use cnibox_sys::{Failure, Ledger, Record, Sys, Txn, Undo};
 
 use crate::config::{Config, Marking};
@@ -25,13 +26,12 @@ pub(crate) fn install(
     sys: &mut Sys<'_>,
     desired: &Desired,
 ) -> Result<(), Failure> {
-    let attachment = &request.args.attachment;
     let done = match &desired.rules {
         Rules::Iptables(layouts) => {
             require_mark_chain(&request.config, layouts, sys)?;
-            install_iptables(sys, desired, layouts, attachment)
+            install_iptables(sys, desired, layouts, &request.args)
         }
-        Rules::Nftables(layouts) => install_nftables(sys, desired, layouts, attachment),
+        Rules::Nftables(layouts) => install_nftables(sys, desired, layouts, &request.args),
     };
     done?;
     // The rules are in place: nothing from here on is worth failing for.
@@ -64,7 +64,7 @@ fn install_iptables(
     sys: &mut Sys<'_>,
     desired: &Desired,
     layouts: &[iptables::Layout],
-    attachment: &Attachment,
+    AddArgs { attachment, netns }: &AddArgs,
 ) -> Result<(), Failure> {
     let known = noted(attachment);
     let is_neighbour =
@@ -74,7 +74,7 @@ fn install_iptables(
         let leftovers = Leftovers::read(layout, sys).map_err(PortmapError::Iptables)?;
         // All interfaces of a container on a network share the chain, where the first one keeps the port.
         if !known.iter().any(is_neighbour) {
-            leftovers.clear(layout, &mut batch);
+            leftovers.clear(layout, &beside(attachment, netns, sys)?, &mut batch);
         }
         leftovers.undo(layout, &desired.owner, &mut undo);
     }
@@ -108,10 +108,13 @@ impl Leftovers {
         Ok(Self { rules: Some(rules), entries: engine.rules(&table, iptables::TOP)? })
     }
 
-    /// Removes rules for our ports that would win over ours.
-    fn clear(&self, layout: &iptables::Layout, batch: &mut Batch) {
+    /// Removes rules for our ports that would win over ours, and lead to none of the addresses `beside`.
+    fn clear(&self, layout: &iptables::Layout, beside: &[IpAddr], batch: &mut Batch) {
         let contradicts = layout.contradictions();
-        let contradicting = |info: &&RuleInfo| info.xt.as_ref().is_some_and(&contradicts);
+        let is_free =
+            |rule: &Rule| !iptables::leads_to(rule).is_some_and(|address| beside.contains(&address));
+        let contradicting =
+            |info: &&RuleInfo| info.xt.as_ref().is_some_and(|rule| contradicts(rule) && is_free(rule));
         for info in self.rules.iter().flatten().filter(contradicting) {
             batch.xt(layout.family, Table::Nat).delete_found(&layout.chain, info.id.clone());
         }
@@ -141,14 +144,17 @@ fn install_nftables(
     sys: &mut Sys<'_>,
     desired: &Desired,
     layouts: &[nftables::Layout],
-    attachment: &Attachment,
+    AddArgs { attachment, netns }: &AddArgs,
 ) -> Result<(), Failure> {
     let (mut batch, mut undo) = (Batch::new(), Batch::new());
-    let is_only_one = is_only_one(attachment);
+    // Remembered, and never deleted: an ADD that was cut off. Its rules would win over ours.
+    let beside = if is_only_one(attachment) { Some(beside(attachment, netns, sys)?) } else { None };
     for layout in layouts {
-        // Remembered, and never deleted: an ADD that was cut off. Its rules would win over ours.
-        if is_only_one {
-            batch.extend(nftables::remove(&desired.owner.nft_comment(), layout.family));
+        if let Some(beside) = &beside {
+            let is_anothers = |address| beside.contains(&address);
+            let comment = desired.owner.nft_comment();
+            let removal = nftables::remove_apart(&comment, layout.family, is_anothers, sys);
+            batch.extend(removal.map_err(PortmapError::Nftables)?);
         }
         layout.uninstall(&mut undo);
     }
@@ -160,6 +166,11 @@ fn install_nftables(
         })?;
         tx.shared(|sys| open_localnet(sys, desired))
     })
+}
+
+/// The addresses of the container's other interfaces: rules that lead there are theirs, whoever has made them.
+fn beside(attachment: &Attachment, netns: &NetnsPath, sys: &mut Sys<'_>) -> Result<Vec<IpAddr>, Failure> {
+    Ok(sys.addresses_beside(Some(netns), &attachment.ifname)?.unwrap_or_default())
 }
 
 /// The attachments of the container that this plugin has noted something of.

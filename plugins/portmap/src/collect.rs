@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 
 use cnibox_harness::Plugin;
 use cnibox_netfilter::xt::Table;
-use cnibox_netfilter::{Error, Family, TableRef, if_any};
+use cnibox_netfilter::{Error, Family, RuleInfo, TableRef, if_any};
 use cnibox_spec::{LiveAttachment, NetworkName};
 use cnibox_sys::{Failure, Ledger, Record, Sys};
 
 use crate::apply::is_iptables_only;
 use crate::detach::FAMILIES;
 use crate::error::PortmapError;
+use crate::others::Known;
 use crate::owner::{DNAT_PREFIX, Owner, nft_comment, xt_comment_start};
 use crate::{Portmap, detach, iptables, nftables};
 
@@ -83,26 +84,43 @@ fn belongs(comment: &str, start: &str, network: &str, chain: &str) -> bool {
     }
 }
 
-/// Removes the rules of a remembered attachment, unless some with its comment may be somebody else's.
+/// Removes the rules of a remembered attachment, unless they lead to an address that somebody has by now, or there are more
+/// with its comment than it wrote.
 fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
     if is_iptables_only(record) {
         return Ok(());
     }
     let attachment = &record.attachment;
-    let others = detach::native_others(attachment, sys);
     let comment = nft_comment(attachment.container.as_str());
+    let mut led = BTreeSet::new();
+    for family in FAMILIES {
+        let own = own_ports(&comment, family, sys)?;
+        led.extend(own.iter().filter_map(|rule| nftables::leads_to(rule.nft.as_ref()?)));
+    }
+    let in_use = sys.in_use_among(&led, Some(attachment))?;
+    let others = detach::native_others(&Known::of_gone(attachment, in_use), sys);
     if others.are_the_same() {
         return Ok(());
     }
-    if !others.is_empty() {
+    if others.are_noted {
         return Failure::collect(detach::from_nftables(&comment, &others, sys));
     }
     for family in FAMILIES {
-        let rules = if_any(sys.engine()?.rules(&nftables::table_ref(family), nftables::PORTS))?;
-        let found = rules.iter().filter(|rule| rule.comment.as_deref() == Some(&comment)).count();
-        if found > nftables::noted(record.notes(Portmap::NAME), family) {
+        let mut rules = own_ports(&comment, family, sys)?;
+        rules.retain(|rule| {
+            let led = rule.nft.as_ref().and_then(nftables::leads_to);
+            !led.is_some_and(|address| others.have(address))
+        });
+        if rules.len() > nftables::noted(record.notes(Portmap::NAME), family) {
             return Ok(());
         }
     }
     Failure::collect(detach::from_nftables(&comment, &others, sys))
+}
+
+/// The native rules of ports with this comment.
+fn own_ports(comment: &str, family: Family, sys: &mut Sys<'_>) -> Result<Vec<RuleInfo>, Failure> {
+    let mut rules = if_any(sys.engine()?.rules(&nftables::table_ref(family), nftables::PORTS))?;
+    rules.retain(|rule| rule.comment.as_deref() == Some(comment));
+    Ok(rules)
 }

@@ -5,13 +5,12 @@ use cnibox_harness::{DelArgs, Request};
 use cnibox_netfilter::conntrack::{self, Flow};
 use cnibox_netfilter::xt::{Match, Protocol, Table};
 use cnibox_netfilter::{Batch, Error, Family, RuleInfo, TableRef, if_any};
-use cnibox_spec::Attachment;
 use cnibox_sys::{Backend, Failure, Ledger, Sys};
 
 use crate::apply::is_iptables_only;
 use crate::config::Config;
 use crate::error::PortmapError;
-use crate::others::{self, Others};
+use crate::others::{Known, Others};
 use crate::owner::Owner;
 use crate::plan::udp_flows;
 use crate::{iptables, nftables};
@@ -19,15 +18,16 @@ use crate::{iptables, nftables};
 /// Removes the container's rules of this network from both backends, since the configuration may have changed, and
 /// ends its UDP flows.
 pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let attachment = &request.args.attachment;
+    let Request { config, args: DelArgs { attachment, netns }, .. } = request;
     let owner = Owner::of(attachment);
+    let known = Known::of(attachment, config.prev_result.as_ref(), netns.as_ref(), sys);
     let mut failures = Vec::new();
     // A look at the connection tracking table costs more than everything else: only where there were rules.
     let mut flows = Vec::new();
-    failures.extend(from_iptables(attachment, &request.config, sys, &mut flows));
+    failures.extend(from_iptables(&known, config, sys, &mut flows));
     // What cannot be read is complained of where the rules are removed.
-    flows.extend(udp_flows(&request.config.mappings, &native_families(sys).unwrap_or_default()));
-    let others = native_others(attachment, sys);
+    flows.extend(udp_flows(&config.mappings, &native_families(sys).unwrap_or_default()));
+    let others = native_others(&known, sys);
     failures.extend(from_nftables(&owner.nft_comment(), &others, sys));
     if let Err(error) = conntrack::flush(&flows) {
         sys.warn(format_args!(
@@ -40,16 +40,11 @@ pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'
 
 /// Removes a container from iptables' tables; its UDP ports are added to `flows`. A family whose tables cannot even be
 /// read is not in use, unless it is neither of them and rules would have to be there.
-fn from_iptables(
-    attachment: &Attachment,
-    config: &Config,
-    sys: &mut Sys<'_>,
-    flows: &mut Vec<Flow>,
-) -> Vec<Failure> {
+fn from_iptables(known: &Known, config: &Config, sys: &mut Sys<'_>, flows: &mut Vec<Flow>) -> Vec<Failure> {
     let mut failures = Vec::new();
     let mut unusable = Vec::new();
     for family in FAMILIES {
-        let removed = remove_family(attachment, family, sys);
+        let removed = remove_family(known, family, sys);
         match removed {
             Ok(found) => flows.extend(found),
             Err(_) if is_missing(family, sys) => {}
@@ -73,8 +68,8 @@ fn is_native(config: &Config, sys: &mut Sys<'_>) -> bool {
     }
 }
 
-fn remove_family(attachment: &Attachment, family: Family, sys: &mut Sys<'_>) -> Result<Vec<Flow>, Error> {
-    let owner = &Owner::of(attachment);
+fn remove_family(known: &Known, family: Family, sys: &mut Sys<'_>) -> Result<Vec<Flow>, Error> {
+    let owner = &Owner::of(&known.attachment);
     let engine = sys.engine()?;
     let table = TableRef::Xt(family, Table::Nat);
     if engine.chain_exists(&table, &owner.old_snat_chain())? {
@@ -85,7 +80,7 @@ fn remove_family(attachment: &Attachment, family: Family, sys: &mut Sys<'_>) -> 
         return Ok(Vec::new());
     }
     let rules = engine.rules(&table, &owner.dnat_chain())?;
-    let others = sharers(attachment, &rules, sys);
+    let others = sharers(known, &rules, sys);
     let engine = sys.engine()?;
     if others.is_empty() {
         engine.apply(&iptables::remove(owner, family))?;
@@ -99,24 +94,23 @@ fn remove_family(attachment: &Attachment, family: Family, sys: &mut Sys<'_>) -> 
 
 /// The other attachments whose rules are in the container's chain. All of the ledger is read only where a rule leads to
 /// an address that is not known to be the attachment's.
-fn sharers(attachment: &Attachment, rules: &[RuleInfo], sys: &mut Sys<'_>) -> Others {
-    let own = others::addresses(attachment);
+fn sharers(known: &Known, rules: &[RuleInfo], sys: &mut Sys<'_>) -> Others {
     let leads_to = || rules.iter().filter_map(|info| iptables::leads_to(info.xt.as_ref()?));
-    if leads_to().all(|address| own.contains(&address)) {
+    if leads_to().all(|address| known.is_own(address)) {
         return Others::default();
     }
-    let chain = Owner::of(attachment).dnat_chain();
+    let chain = Owner::of(&known.attachment).dnat_chain();
     let mut records = Ledger::of_host().all();
     records.retain(|record| Owner::of(&record.attachment).dnat_chain() == chain);
-    let others = Others::among(records, attachment, sys);
+    let others = Others::among(records, known, sys);
     if leads_to().any(|address| others.have(address)) { others } else { Others::default() }
 }
 
 /// The other attachments whose native rules have the same comment.
-pub(crate) fn native_others(attachment: &Attachment, sys: &mut Sys<'_>) -> Others {
-    let mut records = Ledger::of_host().of_container(&attachment.container);
+pub(crate) fn native_others(known: &Known, sys: &mut Sys<'_>) -> Others {
+    let mut records = Ledger::of_host().of_container(&known.attachment.container);
     records.retain(|record| !is_iptables_only(record));
-    Others::among(records, attachment, sys)
+    Others::among(records, known, sys)
 }
 
 /// Removes the native rules with this comment that are not for the `others`.

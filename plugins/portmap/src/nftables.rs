@@ -86,8 +86,13 @@ impl Layout {
         if let Some(rule) = &self.marked {
             changes = changes.ensure_rule(MASQUERADE, rule.clone(), Position::Head);
         }
-        for rule in &self.ports {
-            changes = changes.ensure_rule(PORTS, rule.clone(), Position::Tail);
+        for (index, rule) in self.ports.iter().enumerate() {
+            // A mapping that is given twice is there twice, as with the reference, whose CHECK counts them.
+            let is_first = !self.ports[..index].contains(rule);
+            changes = match is_first {
+                true => changes.ensure_rule(PORTS, rule.clone(), Position::Tail),
+                false => changes.append_rule(PORTS, rule.clone()),
+            };
         }
         for rule in self.masquerade.iter().flatten() {
             changes = changes.ensure_rule(MASQUERADE, rule.clone(), Position::Tail);
@@ -185,7 +190,7 @@ fn subject(rule: &Rule) -> Subject<'_> {
 }
 
 /// The container's address that a rule is about; of a mark, which is about a port, none.
-fn leads_to(rule: &Rule) -> Option<IpAddr> {
+pub(crate) fn leads_to(rule: &Rule) -> Option<IpAddr> {
     let mut masqueraded = None;
     for statement in &rule.statements {
         if let Statement::SetMark(_) = statement {

@@ -1,37 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which rules are another attachment's although the names on them are this one's: the reference's chains hash network and
 //! container without anything between them, native comments name the container only, and all interfaces of a container
-//! on a network share both. Then the address that a rule leads to tells whose it is.
+//! on a network share both. Then the address that a rule leads to tells whose it is: by the ledger, and, of what plugins
+//! without one have attached, by the container's other interfaces.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
 
 use cnibox_harness::Plugin;
-use cnibox_spec::Attachment;
+use cnibox_spec::{Attachment, CniResult, NetnsPath};
 use cnibox_sys::{Ledger, Record, Sys};
 
 use crate::Portmap;
+use crate::config::container_addresses;
 
-/// The addresses of an attachment, and of those that may live and have rules under the same names.
+/// What tells an attachment's rules from others'.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// Whose the rules are meant to be.
+    pub(crate) attachment: Attachment,
+    /// What it was given, as far as that is noted or the runtime says so.
+    own: HashSet<IpAddr>,
+    /// What others have, whom nobody may have noted.
+    beside: HashSet<IpAddr>,
+}
+
+impl Known {
+    /// Of an attachment whose ADD answered with `result`, and the interfaces beside it in the namespace at `netns`.
+    pub(crate) fn of(
+        attachment: &Attachment,
+        result: Option<&CniResult>,
+        netns: Option<&NetnsPath>,
+        sys: &mut Sys<'_>,
+    ) -> Self {
+        let given = result.map(|result| container_addresses(result, attachment.ifname.as_str()));
+        let given = given.into_iter().flatten().map(|address| address.ip());
+        let own = given.chain(noted(attachment)).collect();
+        // Where it cannot be looked at nothing is known of it.
+        let beside = sys.addresses_beside(netns, &attachment.ifname).ok().flatten();
+        Self { attachment: attachment.clone(), own, beside: beside.into_iter().flatten().collect() }
+    }
+
+    /// Of an attachment that is gone: an address that is `in_use` is somebody else's.
+    pub(crate) fn of_gone(attachment: &Attachment, in_use: impl IntoIterator<Item = IpAddr>) -> Self {
+        let beside: HashSet<_> = in_use.into_iter().collect();
+        let own = noted(attachment).into_iter().filter(|address| !beside.contains(address)).collect();
+        Self { attachment: attachment.clone(), own, beside }
+    }
+
+    /// Whether the address is the attachment's.
+    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
+        self.own.contains(&address)
+    }
+}
+
+/// The addresses of those that may live and have rules under the same names.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
     own: HashSet<IpAddr>,
     theirs: HashSet<IpAddr>,
     /// Whether one of them has addresses that are not known.
     is_unclear: bool,
+    /// Whether the ledger has any.
+    pub(crate) are_noted: bool,
 }
 
 impl Others {
-    /// Those of `records` beside `attachment` that this plugin has noted something of.
-    pub(crate) fn among(
-        records: impl IntoIterator<Item = Record>,
-        attachment: &Attachment,
-        sys: &mut Sys<'_>,
-    ) -> Self {
-        let mut others = Self { own: addresses(attachment).into_iter().collect(), ..Self::default() };
+    /// Those that are known to be beside the attachment, and those of `records` that this plugin has noted something of.
+    pub(crate) fn among(records: impl IntoIterator<Item = Record>, known: &Known, sys: &mut Sys<'_>) -> Self {
+        let mut others = Self { own: known.own.clone(), theirs: known.beside.clone(), ..Self::default() };
         for record in records {
             let has_rules = record.shares.get(Portmap::NAME).is_some_and(|share| !share.superseded);
-            if record.attachment != *attachment && has_rules && sys.may_live(&record) {
+            if record.attachment != known.attachment && has_rules && sys.may_live(&record) {
+                others.are_noted = true;
                 others.is_unclear |= record.addresses.is_empty();
                 others.theirs.extend(record.addresses);
             }
@@ -57,6 +98,6 @@ impl Others {
 }
 
 /// What the attachment was given, as far as that is noted.
-pub(crate) fn addresses(attachment: &Attachment) -> Vec<IpAddr> {
+fn noted(attachment: &Attachment) -> Vec<IpAddr> {
     Ledger::of_host().read(attachment).map(|record| record.addresses).unwrap_or_default()
 }

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use cnibox_netlink::{Link, Rtnl};
 use cnibox_spec::{Attachment, LiveAttachment, NetnsPath, NetworkName};
 
-use super::life::{Presence, is_taken_over, is_where_it_was, reach};
+use super::life::{Presence, is_taken_over, reach};
 use crate::call::{Failure, Sys};
-use crate::ledger::{Ledger, Mark, Record, Remains, is_of_network};
+use crate::ledger::{Ledger, Mark, Namespace, Record, Remains, is_of_network};
 
 impl Sys<'_> {
     /// DEL of this call has succeeded. `made_interface` is whether the plugin is the one that makes it.
@@ -36,9 +36,7 @@ impl Sys<'_> {
     pub fn del_begins(&mut self, netns: Option<NetnsPath>) -> Result<Option<NetnsPath>, Failure> {
         let record = self.turn.as_ref().map(|turn| &turn.record);
         let Some(made) = record.and_then(|record| record.namespace.clone()) else { return Ok(netns) };
-        let Some(named) = netns else {
-            return Ok(NetnsPath::new(&made.path).filter(|_| is_where_it_was(&made)));
-        };
+        let Some(named) = netns else { return self.where_made(&made) };
         if named.as_str() == made.path {
             return Ok(Some(named));
         }
@@ -46,8 +44,7 @@ impl Sys<'_> {
             Ok(Some(_)) => self.namespace_of_pod()?.is_some_and(|found| !found.is_same(&made)),
             // Nothing is there: the runtime has lost the path, or the namespace.
             Ok(None) => {
-                let known = NetnsPath::new(&made.path).filter(|_| is_where_it_was(&made));
-                return Ok(known.or(Some(named)));
+                return Ok(self.where_made(&made)?.or(Some(named)));
             }
             // The plugin complains in its own words.
             Err(_) => return Ok(Some(named)),
@@ -56,6 +53,20 @@ impl Sys<'_> {
             turn.is_elsewhere = is_another && !turn.record.is_unfinished();
         }
         Ok(Some(named))
+    }
+
+    /// The path of the namespace in which the record's interface was made, as long as it leads there and no other interface
+    /// has its name by now: DEL and ADD of plugins that keep no ledger leave the record as it was.
+    fn where_made(&mut self, made: &Namespace) -> Result<Option<NetnsPath>, Failure> {
+        let (Some(there), Some(turn)) = (reach(made), &self.turn) else { return Ok(None) };
+        let record = turn.record.clone();
+        let found = there.run(Rtnl::open)??.link_by_name_if_present(record.attachment.ifname.as_str())?;
+        if let Some(found) = found
+            && self.is_another_than_made(&record, &found)?
+        {
+            return Ok(None);
+        }
+        Ok(NetnsPath::new(&made.path))
     }
 
     /// The addresses that were given to the attachment that DEL is about. What is keyed by them may be there although this
@@ -121,20 +132,20 @@ impl Sys<'_> {
         }
     }
 
-    /// Deletes the interface where the runtime names no namespace that can be opened.
-    pub(crate) fn unreachable_link_del(&mut self) -> Result<(), Failure> {
+    /// Deletes the interface that was made, wherever it is and whatever it is called.
+    pub(crate) fn noted_link_del(&mut self) -> Result<(), Failure> {
         let turn = self.turn.as_ref().filter(|turn| !turn.is_elsewhere);
         turn.map(|turn| turn.record.clone()).map_or(Ok(()), |record| self.made_link_del(&record))
     }
 
-    /// Deletes the interface that the record says was made: in its namespace, if that is where it was; else by the
-    /// kernel's number for the namespace. That may be another namespace's by now: only a link whose hardware address was
-    /// chosen at random is known again.
+    /// Deletes the interface that the record says was made: in its namespace, if that is where it was, by its index, which no
+    /// other link gets that the container does not give it; else by the kernel's number for the namespace. That may be
+    /// another namespace's by now: only a link whose hardware address was chosen at random is known again.
     fn made_link_del(&mut self, record: &Record) -> Result<(), Failure> {
         let (Some(made), Some(namespace)) = (record.pod_link, &record.namespace) else { return Ok(()) };
         if let Some(there) = reach(namespace) {
             let mut rtnl = there.run(Rtnl::open)??;
-            let found = rtnl.link_by_index_if_present(made.index)?.filter(|link| link.mac == made.mac);
+            let found = rtnl.link_by_index_if_present(made.index)?.filter(|link| link.kind.is_some());
             return Ok(found.map_or(Ok(()), |link| rtnl.link_del_by_name_if_present(&link.name).map(drop))?);
         }
         let rtnl = self.host()?;

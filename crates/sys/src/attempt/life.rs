@@ -18,8 +18,9 @@
 //! What cannot be found out is living. A dead attempt is taken down whole or not at all: one whose interface is in a
 //! namespace that cannot be reached counts as living, and so does one whose address somebody has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use cnibox_netlink::{Error, Link, Monitor, Rtnl, Waited};
@@ -118,7 +119,12 @@ impl Sys<'_> {
     /// no ledger leave the record as it was.
     fn is_made_anew(&mut self, record: &Record) -> Result<bool, Failure> {
         let ifname = record.attachment.ifname.as_str();
-        let Some(found) = self.rtnl(Place::Pod)?.link_by_name_if_present(ifname)? else { return Ok(false) };
+        let found = self.rtnl(Place::Pod)?.link_by_name_if_present(ifname)?;
+        found.map_or(Ok(false), |found| self.is_another_than_made(record, &found))
+    }
+
+    /// Whether the container's interface `found` is another than the attempt made.
+    pub(crate) fn is_another_than_made(&mut self, record: &Record, found: &Link) -> Result<bool, Failure> {
         if let Some(made) = record.pod_link {
             return Ok(made.index != found.index);
         }
@@ -247,36 +253,62 @@ impl Sys<'_> {
         Ok(found.filter(|link| mark.stage_of(link).is_some() || link.is_kind("veth") && is_unmarked(link)))
     }
 
-    /// Whether any namespace that this one has a number for, or this one itself, has the address.
+    /// Whether somebody has the address, see [`Sys::in_use_among`].
     pub(crate) fn is_in_use(&mut self, address: IpAddr) -> Result<bool, Failure> {
-        Ok(self.addresses_in_use()?.contains(&address))
+        Ok(!self.in_use_among(&BTreeSet::from([address]), None)?.is_empty())
     }
 
-    fn addresses_in_use(&mut self) -> Result<BTreeSet<IpAddr>, Failure> {
-        let rtnl = self.host()?;
-        let mut found: BTreeSet<_> = rtnl.addrs_in(None)?.into_iter().collect();
-        for nsid in rtnl.nsids()? {
-            found.extend(rtnl.addrs_in(Some(nsid))?);
-        }
-        Ok(found)
-    }
-
-    /// The addresses in containers' namespaces of which the ledger knows no interface that is there: who has them did not
-    /// write that down. What a container that is known gives itself is its own affair. Every namespace is asked.
+    /// Those of `addresses` that somebody has: this namespace, or one that it has a number for. What a container gives itself
+    /// is its own affair: one that the ledger knows has what is noted of it, but for what is noted of the attachment `but`.
+    /// Every namespace is asked.
     ///
     /// # Errors
     /// When the kernel refuses to tell.
-    pub fn unaccounted_addresses(&mut self) -> Result<BTreeSet<IpAddr>, Failure> {
-        let mut known = BTreeSet::new();
-        for record in Ledger::of_host().all() {
-            known.extend(self.nsid_of(&record)?);
+    pub fn in_use_among(
+        &mut self,
+        addresses: &BTreeSet<IpAddr>,
+        but: Option<&Attachment>,
+    ) -> Result<BTreeSet<IpAddr>, Failure> {
+        if addresses.is_empty() {
+            return Ok(BTreeSet::new());
         }
         let rtnl = self.host()?;
-        let mut found = BTreeSet::new();
-        for nsid in rtnl.nsids()?.into_iter().filter(|nsid| !known.contains(nsid)) {
-            found.extend(rtnl.addrs_in(Some(nsid))?);
+        let asked = |found: Vec<IpAddr>| found.into_iter().filter(|address| addresses.contains(address));
+        let mut in_use: BTreeSet<_> = asked(rtnl.addrs_in(None)?).collect();
+        let mut elsewhere = Vec::new();
+        for nsid in rtnl.nsids()? {
+            elsewhere.extend(asked(rtnl.addrs_in(Some(nsid))?).map(|address| (nsid, address)));
         }
-        Ok(found)
+        if elsewhere.is_empty() {
+            return Ok(in_use);
+        }
+        let noted = self.noted_addresses(but)?;
+        let counts = |(nsid, address): &(i32, IpAddr)| {
+            noted.get(nsid).is_none_or(|noted: &BTreeSet<IpAddr>| noted.contains(address))
+        };
+        in_use.extend(elsewhere.into_iter().filter(counts).map(|(_, address)| address));
+        Ok(in_use)
+    }
+
+    /// The addresses that the ledger has, by the host's number for the namespace in which the interface is, and for the one
+    /// in which it was made.
+    fn noted_addresses(
+        &mut self,
+        but: Option<&Attachment>,
+    ) -> Result<BTreeMap<i32, BTreeSet<IpAddr>>, Failure> {
+        let mut noted: BTreeMap<i32, BTreeSet<IpAddr>> = BTreeMap::new();
+        for record in Ledger::of_host().all() {
+            let made = record.namespace.as_ref().and_then(reach);
+            let made =
+                made.map(|there| self.host()?.nsid(there.as_fd()).map_err(Failure::from)).transpose()?;
+            for nsid in [self.nsid_of(&record)?, made.flatten()].into_iter().flatten() {
+                let here = noted.entry(nsid).or_default();
+                if but != Some(&record.attachment) {
+                    here.extend(&record.addresses);
+                }
+            }
+        }
+        Ok(noted)
     }
 
     /// The host's number for the namespace in which the interface of a record is.
@@ -337,12 +369,9 @@ impl Sys<'_> {
             false => gone.then(Vec::new),
         };
         let Some(still_its) = still_its else { return Ok(of_others) };
-        let mut given_up = addresses.iter().filter(|address| !still_its.contains(address)).peekable();
         // Every namespace is asked, but only where nothing else tells, and once for all of them.
-        if given_up.peek().is_some() {
-            let in_use = self.addresses_in_use()?;
-            of_others.extend(given_up.filter(|address| in_use.contains(address)));
-        }
+        let given_up = addresses.iter().filter(|address| !still_its.contains(address)).copied().collect();
+        of_others.extend(self.in_use_among(&given_up, Some(&own))?);
         Ok(of_others)
     }
 
@@ -355,11 +384,6 @@ impl Sys<'_> {
             cookie: pod.rtnl.netns_cookie(),
         }))
     }
-}
-
-/// Whether the namespace is still where it was.
-pub(crate) fn is_where_it_was(namespace: &Namespace) -> bool {
-    reach(namespace).is_some()
 }
 
 /// Whether the interface that the record says was made is another attachment's by now, which lives or is being made: a device

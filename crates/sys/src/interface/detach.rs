@@ -45,8 +45,12 @@ impl Sys<'_> {
     }
 
     /// The addresses that the container has on interfaces other than `ifname` only; `None` when its namespace is gone. One
-    /// that `ifname` has, too, is an address of two networks.
-    fn pod_addresses_if_present(
+    /// that `ifname` has, too, is an address of two networks; one that was given to this attachment is its own, wherever
+    /// the container has put it.
+    ///
+    /// # Errors
+    /// When the namespace cannot be opened although it is there, or the kernel refuses.
+    pub fn addresses_beside(
         &mut self,
         netns: Option<&NetnsPath>,
         ifname: &IfName,
@@ -58,13 +62,14 @@ impl Sys<'_> {
         let mut others = self.pod_addresses(|name| name != ifname.as_str())?;
         if !others.is_empty() {
             let own = self.pod_addresses(|name| name == ifname.as_str())?;
-            others.retain(|address| !own.contains(address));
+            let given = self.given_addresses();
+            others.retain(|address| !own.contains(address) && !given.contains(address));
         }
         Ok(Some(others))
     }
 
-    /// Takes down a pair whose addresses may be masqueraded. The rules go before the link: the kernel frees both after grace
-    /// periods of the same kind, which then pass together. `host_end` deletes what is on the host where the container's
+    /// Takes down a pair whose addresses may be masqueraded. The rules go before the link where it can be
+    /// seen: the kernel frees both after grace periods of the same kind, which then pass together. `host_end` deletes what is on the host where the container's
     /// namespace is not to be found: its path can be gone while a process still holds it, and the pair with it. Answers with
     /// what could not be removed; everything else was.
     pub fn masqueraded_pair_del(
@@ -73,20 +78,26 @@ impl Sys<'_> {
         netns: Option<&NetnsPath>,
         host_end: impl FnOnce(&mut Self) -> Result<(), Failure>,
     ) -> Vec<Failure> {
-        let mut failures = Vec::new();
-        let in_use = self.pod_addresses_if_present(netns, &attachment.ifname).unwrap_or_else(|failure| {
-            failures.push(failure);
-            None
-        });
         let masquerade = Masquerade::of(attachment);
-        failures.extend(self.masquerade_remove(&masquerade, in_use.as_deref().unwrap_or_default()).err());
-        let gone = match in_use {
-            Some(_) => self.pod_link_del(netns, &attachment.ifname),
-            None => host_end(self),
+        let (in_use, unseen) = match self.addresses_beside(netns, &attachment.ifname) {
+            Ok(in_use) => (in_use, None),
+            Err(failure) => (None, Some(failure)),
         };
-        failures.extend(gone.err());
-        failures.extend(self.announced_link_del().err());
-        failures
+        let outcomes = match in_use {
+            Some(in_use) => [
+                self.masquerade_remove(&masquerade, &in_use),
+                self.pod_link_del(netns, &attachment.ifname),
+                self.announced_link_del(),
+            ],
+            // What has gone with the link is in use no more.
+            None => [
+                host_end(self),
+                self.announced_link_del(),
+                self.masqueraded_for_others(&masquerade)
+                    .and_then(|in_use| self.masquerade_remove(&masquerade, &in_use)),
+            ],
+        };
+        unseen.into_iter().chain(outcomes.into_iter().filter_map(Result::err)).collect()
     }
 
     /// Deletes the container's interface, which may be gone. One of another attachment that was given the same namespace
@@ -100,15 +111,17 @@ impl Sys<'_> {
             None => false,
         };
         if !is_reached {
-            return self.unreachable_link_del();
+            return self.noted_link_del();
         }
-        let Some(link) = self.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())? else {
-            return Ok(());
-        };
-        if !self.is_anothers(&link)? {
+        let found = self.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?;
+        // By that name the container may have anything, its loopback even.
+        if let Some(link) = found.filter(|link| link.name == ifname.as_str() && link.kind.is_some())
+            && !self.is_anothers(&link)?
+        {
             self.rtnl(Place::Pod)?.link_del_by_name_if_present(ifname.as_str())?;
         }
-        Ok(())
+        // And the interface may have another name.
+        self.noted_link_del()
     }
 
     /// Deletes the attachment's links on the host, found by its mark.

@@ -242,6 +242,29 @@ impl Sys<'_> {
         Ok(self.engine()?.clear(&batch)?)
     }
 
+    /// Of the addresses that are masqueraded under the attachment's names, those that some namespace has and that are not
+    /// known to be its own: of another interface of the container's on this network, which nobody noted.
+    ///
+    /// # Errors
+    /// When the packet filter or the kernel refuses to tell.
+    pub(crate) fn masqueraded_for_others(&mut self, masquerade: &Masquerade) -> Result<Vec<IpAddr>, Failure> {
+        let (chain, comment) = (masquerade.chain(), masquerade.xt_comment());
+        let own = self.given_addresses().to_vec();
+        let mut found = BTreeSet::new();
+        for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
+            let table = TableRef::Xt(family, xt::Table::Nat);
+            if if_any(self.engine()?.chain_exists(&table, &chain))? {
+                let mut entries = self.engine()?.rules(&table, POSTROUTING)?;
+                entries.retain(|rule| {
+                    rule.jump.as_deref() == Some(&chain) && rule.comment.as_deref() == Some(&comment)
+                });
+                found.extend(entries.iter().filter_map(|rule| Some(rule.source?.ip())));
+            }
+        }
+        found.retain(|address| !own.contains(address));
+        Ok(self.in_use_among(&found, None)?.into_iter().collect())
+    }
+
     /// Nothing but what is for the addresses of a dead attempt: others of the same names may live.
     fn masquerade_remove_remains(
         &mut self,
