@@ -8,7 +8,7 @@ use cnibox_spec::{Attachment, LiveAttachment, NetnsPath, NetworkName};
 
 use super::life::{Presence, is_taken_over, reach};
 use crate::call::{Failure, Sys};
-use crate::ledger::{Ledger, Mark, Namespace, Record, Remains, is_of_network};
+use crate::ledger::{Ledger, Mark, Record, Remains, is_of_network};
 
 impl Sys<'_> {
     /// DEL of this call has succeeded. `made_interface` is whether the plugin is the one that makes it.
@@ -36,7 +36,7 @@ impl Sys<'_> {
     pub fn del_begins(&mut self, netns: Option<NetnsPath>) -> Result<Option<NetnsPath>, Failure> {
         let record = self.turn.as_ref().map(|turn| &turn.record);
         let Some(made) = record.and_then(|record| record.namespace.clone()) else { return Ok(netns) };
-        let Some(named) = netns else { return self.where_made(&made) };
+        let Some(named) = netns else { return self.made_in() };
         if named.as_str() == made.path {
             return Ok(Some(named));
         }
@@ -44,7 +44,7 @@ impl Sys<'_> {
             Ok(Some(_)) => self.namespace_of_pod()?.is_some_and(|found| !found.is_same(&made)),
             // Nothing is there: the runtime has lost the path, or the namespace.
             Ok(None) => {
-                return Ok(self.where_made(&made)?.or(Some(named)));
+                return Ok(self.made_in()?.or(Some(named)));
             }
             // The plugin complains in its own words.
             Err(_) => return Ok(Some(named)),
@@ -57,9 +57,10 @@ impl Sys<'_> {
 
     /// The path of the namespace in which the record's interface was made, as long as it leads there and no other interface
     /// has its name by now: DEL and ADD of plugins that keep no ledger leave the record as it was.
-    fn where_made(&mut self, made: &Namespace) -> Result<Option<NetnsPath>, Failure> {
-        let (Some(there), Some(turn)) = (reach(made), &self.turn) else { return Ok(None) };
-        let record = turn.record.clone();
+    pub(crate) fn made_in(&mut self) -> Result<Option<NetnsPath>, Failure> {
+        let Some(record) = self.turn.as_ref().map(|turn| turn.record.clone()) else { return Ok(None) };
+        let Some(made) = &record.namespace else { return Ok(None) };
+        let Some(there) = reach(made) else { return Ok(None) };
         let found = there.run(Rtnl::open)??.link_by_name_if_present(record.attachment.ifname.as_str())?;
         if let Some(found) = found
             && self.is_another_than_made(&record, &found)?

@@ -259,8 +259,8 @@ impl Sys<'_> {
     }
 
     /// Those of `addresses` that somebody has: this namespace, or one that it has a number for. What a container gives itself
-    /// is its own affair: one that the ledger knows has what is noted of it, but for what is noted of the attachment `but`.
-    /// Every namespace is asked.
+    /// is its own affair: one that the ledger knows has what is noted of it. What is noted of the attachment `but` is no
+    /// other's, and says nothing of what else is where that was made. Every namespace is asked.
     ///
     /// # Errors
     /// When the kernel refuses to tell.
@@ -282,30 +282,27 @@ impl Sys<'_> {
         if elsewhere.is_empty() {
             return Ok(in_use);
         }
-        let noted = self.noted_addresses(but)?;
-        let counts = |(nsid, address): &(i32, IpAddr)| {
-            noted.get(nsid).is_none_or(|noted: &BTreeSet<IpAddr>| noted.contains(address))
+        let (own, others): (Vec<_>, Vec<_>) =
+            Ledger::of_host().all().into_iter().partition(|record| but == Some(&record.attachment));
+        let (own, others) = (self.noted_addresses(own)?, self.noted_addresses(others)?);
+        let counts = |(nsid, address): &(i32, IpAddr)| match others.get(nsid) {
+            Some(noted) => noted.contains(address),
+            None => own.get(nsid).is_none_or(|noted| !noted.contains(address)),
         };
         in_use.extend(elsewhere.into_iter().filter(counts).map(|(_, address)| address));
         Ok(in_use)
     }
 
-    /// The addresses that the ledger has, by the host's number for the namespace in which the interface is, and for the one
-    /// in which it was made.
-    fn noted_addresses(
-        &mut self,
-        but: Option<&Attachment>,
-    ) -> Result<BTreeMap<i32, BTreeSet<IpAddr>>, Failure> {
+    /// The addresses of `records`, by the host's number for the namespace in which the interface is, and for the one in
+    /// which it was made.
+    fn noted_addresses(&mut self, records: Vec<Record>) -> Result<BTreeMap<i32, BTreeSet<IpAddr>>, Failure> {
         let mut noted: BTreeMap<i32, BTreeSet<IpAddr>> = BTreeMap::new();
-        for record in Ledger::of_host().all() {
+        for record in records {
             let made = record.namespace.as_ref().and_then(reach);
             let made =
                 made.map(|there| self.host()?.nsid(there.as_fd()).map_err(Failure::from)).transpose()?;
             for nsid in [self.nsid_of(&record)?, made.flatten()].into_iter().flatten() {
-                let here = noted.entry(nsid).or_default();
-                if but != Some(&record.attachment) {
-                    here.extend(&record.addresses);
-                }
+                noted.entry(nsid).or_default().extend(&record.addresses);
             }
         }
         Ok(noted)

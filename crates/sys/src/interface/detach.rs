@@ -44,8 +44,8 @@ impl Sys<'_> {
         Failure::collect([deleted, collected].into_iter().filter_map(Result::err))
     }
 
-    /// The addresses that the container has on interfaces other than `ifname` only; `None` when its namespace is gone. One
-    /// that `ifname` has, too, is an address of two networks; one that was given to this attachment is its own, wherever
+    /// The addresses that the container has on interfaces other than `ifname` only; `None` when its namespace is gone. Where
+    /// `netns` names none, it is the one in which the ledger says that this attachment's interface is. An address that `ifname` has, too, is an address of two networks; one that was given to this attachment is its own, wherever
     /// the container has put it.
     ///
     /// # Errors
@@ -55,7 +55,8 @@ impl Sys<'_> {
         netns: Option<&NetnsPath>,
         ifname: &IfName,
     ) -> Result<Option<Vec<IpAddr>>, Failure> {
-        let Some(netns) = netns else { return Ok(None) };
+        let made_in = if netns.is_none() { self.made_in()? } else { None };
+        let Some(netns) = netns.or(made_in.as_ref()) else { return Ok(None) };
         if self.open_pod_if_present(netns)?.is_none() {
             return Ok(None);
         }
@@ -79,7 +80,8 @@ impl Sys<'_> {
         host_end: impl FnOnce(&mut Self) -> Result<(), Failure>,
     ) -> Vec<Failure> {
         let masquerade = Masquerade::of(attachment);
-        let (in_use, unseen) = match self.addresses_beside(netns, &attachment.ifname) {
+        let beside = netns.map_or(Ok(None), |_| self.addresses_beside(netns, &attachment.ifname));
+        let (in_use, unseen) = match beside {
             Ok(in_use) => (in_use, None),
             Err(failure) => (None, Some(failure)),
         };

@@ -23,3 +23,4 @@ mod retry;
 mod status;
 mod steps;
 mod strangers;
+mod swapped;
