@@ -194,6 +194,16 @@ mod tests {
         assert_eq!(error.to_string(), "failed to Statfs \"/no/such/ns\": no such file or directory");
     }
 
+    /// Nobody writes to it: who opened it to read would wait for ever.
+    #[test]
+    fn a_pipe_is_no_namespace() {
+        let path = std::env::temp_dir().join(format!("cnibox-netns-pipe-{}", std::process::id()));
+        nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+        let opened = NetNs::open(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(opened, Err(Error::NotANamespace { .. })), "{opened:?}");
+    }
+
     #[test]
     fn path_below_a_file_is_an_error_but_not_gone() {
         let error = NetNs::open("/proc/version/x").unwrap_err();

@@ -2,7 +2,7 @@
 //! DEL and GC: settings back as they were, and no file left.
 
 use cnibox_harness::{DelArgs, GcArgs, Plugin, Request};
-use cnibox_spec::NetnsPath;
+use cnibox_spec::{Attachment, NetnsPath};
 use cnibox_sys::{Failure, Ledger, Place, Sys};
 
 use crate::Tuning;
@@ -17,7 +17,7 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     let (container, ifname) = (args.attachment.container.as_str(), args.attachment.ifname.as_str());
     let file = BackupFile::new(&config.data_dir, container, ifname);
     let is_done = match file.read() {
-        Some(backup) if is_reached(sys, args.netns.as_ref()) => restore(sys, ifname, &backup),
+        Some(backup) if is_reached(sys, args.netns.as_ref()) => restore(sys, &args.attachment, &backup),
         Some(_) => !sys.interface_may_live(args.netns.as_ref()),
         None => true,
     };
@@ -40,8 +40,8 @@ fn is_reached(sys: &mut Sys<'_>, netns: Option<&NetnsPath>) -> bool {
 }
 
 /// Whether there is nothing left to restore: the interface is as it was, or is not there, or is another attachment's.
-fn restore(sys: &mut Sys<'_>, ifname: &str, backup: &Backup) -> bool {
-    match restored(sys, ifname, backup) {
+fn restore(sys: &mut Sys<'_>, attachment: &Attachment, backup: &Backup) -> bool {
+    match restored(sys, attachment, backup) {
         Ok(failed) if failed.is_empty() => true,
         Ok(failed) => {
             sys.warn(failed.join("; "));
@@ -55,8 +55,8 @@ fn restore(sys: &mut Sys<'_>, ifname: &str, backup: &Backup) -> bool {
 }
 
 /// Restores what it can; answers with what it could not.
-fn restored(sys: &mut Sys<'_>, ifname: &str, backup: &Backup) -> Result<Vec<String>, Failure> {
-    let Some(link) = sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname)? else { return Ok(Vec::new()) };
+fn restored(sys: &mut Sys<'_>, attachment: &Attachment, backup: &Backup) -> Result<Vec<String>, Failure> {
+    let Some(link) = sys.interface_in_pod(attachment)? else { return Ok(Vec::new()) };
     if sys.is_anothers(&link)? {
         return Ok(Vec::new());
     }

@@ -7,7 +7,7 @@ use cnibox_netlink::{Link, Rtnl};
 use cnibox_spec::{Attachment, LiveAttachment, NetnsPath, NetworkName};
 
 use super::life::{Presence, is_taken_over, reach};
-use crate::call::{Failure, Sys};
+use crate::call::{Failure, Place, Sys};
 use crate::ledger::{Ledger, Mark, Record, Remains, is_of_network};
 
 impl Sys<'_> {
@@ -185,6 +185,23 @@ impl Sys<'_> {
         let stale = Ledger::of_host().stale(network, living);
         let failed = stale.iter().filter_map(|record| self.made_link_del(record).err());
         Failure::collect(failed.collect::<Vec<_>>())
+    }
+
+    /// The attachment's interface in the container, whose namespace is open: the one that was noted, whatever it is called
+    /// by now; else the one with the name.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn interface_in_pod(&mut self, attachment: &Attachment) -> Result<Option<Link>, Failure> {
+        let made =
+            self.turn.as_ref().and_then(|turn| turn.record.pod_link.zip(turn.record.namespace.clone()));
+        if let Some((made, namespace)) = made
+            && self.namespace_of_pod()?.is_some_and(|here| here.is_same(&namespace))
+            && let Some(found) = self.rtnl(Place::Pod)?.link_by_index_if_present(made.index)?
+        {
+            return Ok(Some(found));
+        }
+        Ok(self.rtnl(Place::Pod)?.link_by_name_if_present(attachment.ifname.as_str())?)
     }
 
     /// Whether the container's interface `link` is another attachment's, as far as its mark or the ledger can tell: two

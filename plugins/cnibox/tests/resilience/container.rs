@@ -91,6 +91,58 @@ fn no_content_of_a_container_stops_its_teardown() {
     }
 }
 
+/// What a container does to its own interface.
+const UPSETS: &[&str] = &[
+    "ip link set eth0 down; ip link set eth0 name x0",
+    "ip link set eth0 down; ip link set eth0 name x0; ip link property add dev lo altname eth0",
+    "ip link set eth0 down; ip link set eth0 name x0; ip link set lo down; ip link set lo name eth0; ip link set eth0 up",
+    "ip link set eth0 down; ip link set eth0 name x0; ip link add eth0 type bridge; ip link set eth0 up",
+    "ip link set lo up; for net in $(ip -o address show dev eth0 scope global | awk '{print $4}'); do \
+     ip address del $net dev eth0; ip address add ${net%/*} dev lo; done",
+];
+/// Of a device that is lent the host gets back what the container has made of it.
+const DAMAGES: &[&str] = &["ip link del eth0", "ip link set eth0 address 02:00:00:00:99:01"];
+
+/// Runs one of them, then `end`; nothing may be left on the host.
+fn upset(upsets: &[&str], networks: Vec<Network>, end: impl Fn(&World<'_>, &Target, &Value) + Send + Sync) {
+    on_each(networks, Side::Ours, |_, world| {
+        for script in upsets {
+            let before = world.host();
+            let target = Target::of(&world.net.container());
+            let result = world.add(&target).expect("ADD");
+            world.net.run("ip", &["netns", "exec", &target.id, "bash", "-c", script]);
+            end(world, &target, &result);
+            assert_eq!(world.left_on_host(&before), "", "{}: {script}", world.network.label);
+            world.bury(&target);
+        }
+    });
+}
+
+/// Nothing a container does to its interface keeps rules, addresses or links on the host.
+#[test]
+fn whatever_a_container_does_to_its_interface_nothing_is_left_by_del() {
+    let del = |world: &World<'_>, target: &Target, result: &Value| {
+        world
+            .del(target, result)
+            .unwrap_or_else(|answer| panic!("DEL on {}: {answer:?}", world.network.label));
+    };
+    let all: Vec<_> = networks::all().into_iter().chain(networks::rare()).collect();
+    upset(UPSETS, all.clone(), del);
+    let own = all.into_iter().filter(|network| network.host != networks::DEVICES).collect();
+    upset(DAMAGES, own, del);
+}
+
+#[test]
+fn whatever_a_container_calls_its_interface_nothing_is_left_by_gc() {
+    let own = networks::all().into_iter().filter(|network| network.host != networks::DEVICES).collect();
+    let gc = |world: &World<'_>, _: &Target, _: &Value| {
+        world
+            .gc(Some(&[&world.neighbour]))
+            .unwrap_or_else(|answer| panic!("GC on {}: {answer:?}", world.network.label));
+    };
+    upset(&[&UPSETS[..1], &DAMAGES[1..]].concat(), own, gc);
+}
+
 #[test]
 fn links_of_the_host_that_have_no_name_stop_nobody() {
     for network in [networks::v4(), networks::routed(), networks::laden()] {
