@@ -19,7 +19,7 @@ pub use cnibox_netfilter::sweep;
 pub use delegate::DelegateError;
 pub use interface::{
     Announce, CheckWording, DnsShape, Expected, InterfacePlan, IpamShape, ListLink, MacShape, NO_ADDRESSES,
-    PodPlan, Veth, VethPlan, is_pattern, own_addresses, random_name,
+    PodPlan, Veth, VethPlan, is_name_pattern, own_addresses, random_name,
 };
 pub use ledger::{Ledger, Mark, Namespace, PodLink, PrivateDir, Progress, Record, Remains, Share, Stage};
 pub use node::{Backend, Masquerade, UnknownBackend};

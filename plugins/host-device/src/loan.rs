@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use cnibox_netlink::{Error, Link, LinkChange, Rtnl};
 use cnibox_netns::NetNs;
 use cnibox_spec::IfName;
-use cnibox_sys::{Coded, Failure, Place, PodNotOpen, Sys, Txn, UndoStep, is_pattern};
+use cnibox_sys::{Coded, Failure, Place, PodNotOpen, Sys, Txn, UndoStep, is_name_pattern};
 use thiserror::Error as ThisError;
 
 use crate::device::Device;
@@ -52,7 +52,7 @@ impl Coded for LoanError {}
 /// [`LoanError`]; the link is back on the host then, as it was.
 pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result<Link, Failure> {
     let name = || ifname.to_string();
-    if is_pattern(ifname) {
+    if is_name_pattern(ifname) {
         return Err(LoanError::Find { ifname: name(), source: Error::LinkNotFound }.into());
     }
     if tx.sys().rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?.is_some() {

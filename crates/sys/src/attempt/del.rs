@@ -133,8 +133,8 @@ impl Sys<'_> {
         }
     }
 
-    /// Deletes the interface that was made, wherever it is and whatever it is called.
-    pub(crate) fn noted_link_del(&mut self) -> Result<(), Failure> {
+    /// Deletes the interface where the runtime names no namespace that can be opened.
+    pub(crate) fn unreachable_link_del(&mut self) -> Result<(), Failure> {
         let turn = self.turn.as_ref().filter(|turn| !turn.is_elsewhere);
         turn.map(|turn| turn.record.clone()).map_or(Ok(()), |record| self.made_link_del(&record))
     }
@@ -193,15 +193,21 @@ impl Sys<'_> {
     /// # Errors
     /// When the kernel refuses to tell.
     pub fn interface_in_pod(&mut self, attachment: &Attachment) -> Result<Option<Link>, Failure> {
-        let made =
-            self.turn.as_ref().and_then(|turn| turn.record.pod_link.zip(turn.record.namespace.clone()));
-        if let Some((made, namespace)) = made
-            && self.namespace_of_pod()?.is_some_and(|here| here.is_same(&namespace))
-            && let Some(found) = self.rtnl(Place::Pod)?.link_by_index_if_present(made.index)?
-        {
-            return Ok(Some(found));
+        if let Some(noted) = self.noted_in_pod()? {
+            return Ok(Some(noted));
         }
         Ok(self.rtnl(Place::Pod)?.link_by_name_if_present(attachment.ifname.as_str())?)
+    }
+
+    /// The interface that was noted, if the container's namespace that is open is the one in which it was made.
+    pub(crate) fn noted_in_pod(&mut self) -> Result<Option<Link>, Failure> {
+        let record = self.turn.as_ref().map(|turn| &turn.record);
+        let made = record.and_then(|record| record.pod_link.zip(record.namespace.clone()));
+        let Some((made, namespace)) = made else { return Ok(None) };
+        if !self.namespace_of_pod()?.is_some_and(|here| here.is_same(&namespace)) {
+            return Ok(None);
+        }
+        Ok(self.rtnl(Place::Pod)?.link_by_index_if_present(made.index)?)
     }
 
     /// Whether the container's interface `link` is another attachment's, as far as its mark or the ledger can tell: two

@@ -84,7 +84,7 @@ impl<'h> Txn<'_, 'h> {
     ) -> Result<Link, Failure> {
         let name = || ifname.to_string();
         let refetched = |source| PodLinkError::Refetch { kind, ifname: name(), source };
-        if is_pattern(ifname) {
+        if is_name_pattern(ifname) {
             return Err(refetched(Error::LinkNotFound).into());
         }
         self.sys().attempt_begins()?;
@@ -148,7 +148,7 @@ impl<'h> Txn<'_, 'h> {
 /// Whether the kernel would take the name for a pattern (`eth%d`) and choose another, which nobody would find (`dev_alloc_name`
 /// in net/core/dev.c). The reference finds that out when it looks for the name.
 #[must_use]
-pub fn is_pattern(ifname: &IfName) -> bool {
+pub fn is_name_pattern(ifname: &IfName) -> bool {
     ifname.as_str().contains("%d")
 }
 

@@ -45,8 +45,9 @@ impl Sys<'_> {
     }
 
     /// The addresses that the container has on interfaces other than `ifname` only; `None` when its namespace is gone. Where
-    /// `netns` names none, it is the one in which the ledger says that this attachment's interface is. An address that `ifname` has, too, is an address of two networks; one that was given to this attachment is its own, wherever
-    /// the container has put it.
+    /// `netns` names none, it is the one in which the ledger says that this attachment's interface is. An address that
+    /// `ifname` has, too, is an address of two networks; one that was given to this attachment is its own, wherever the
+    /// container has put it.
     ///
     /// # Errors
     /// When the namespace cannot be opened although it is there, or the kernel refuses.
@@ -69,10 +70,10 @@ impl Sys<'_> {
         Ok(Some(others))
     }
 
-    /// Takes down a pair whose addresses may be masqueraded. The rules go before the link where it can be
-    /// seen: the kernel frees both after grace periods of the same kind, which then pass together. `host_end` deletes what is on the host where the container's
-    /// namespace is not to be found: its path can be gone while a process still holds it, and the pair with it. Answers with
-    /// what could not be removed; everything else was.
+    /// Takes down a pair whose addresses may be masqueraded. The rules go before the link where it can be seen: the kernel
+    /// frees both after grace periods of the same kind, which then pass together. `host_end` deletes what is on the host
+    /// where the container's namespace is not to be found: its path can be gone while a process still holds it, and the pair
+    /// with it. Answers with what could not be removed; everything else was.
     pub fn masqueraded_pair_del(
         &mut self,
         attachment: &Attachment,
@@ -113,17 +114,17 @@ impl Sys<'_> {
             None => false,
         };
         if !is_reached {
-            return self.noted_link_del();
+            return self.unreachable_link_del();
         }
-        let found = self.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?;
-        // By that name the container may have anything, its loopback even.
-        if let Some(link) = found.filter(|link| link.name == ifname.as_str() && link.kind.is_some())
-            && !self.is_anothers(&link)?
-        {
-            self.rtnl(Place::Pod)?.link_del_by_name_if_present(ifname.as_str())?;
+        let named = self.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?;
+        // By that name the container may have anything, its loopback even; and the interface may have another one.
+        let named = named.filter(|link| link.name == ifname.as_str());
+        for link in [named, self.noted_in_pod()?].into_iter().flatten() {
+            if link.kind.is_some() && !self.is_anothers(&link)? {
+                self.rtnl(Place::Pod)?.link_del_by_name_if_present(&link.name)?;
+            }
         }
-        // And the interface may have another name.
-        self.noted_link_del()
+        Ok(())
     }
 
     /// Deletes the attachment's links on the host, found by its mark.

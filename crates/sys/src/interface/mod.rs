@@ -13,7 +13,7 @@ mod netconf;
 mod parent;
 mod veth;
 
-pub use attach::{Announce, ListLink, PodPlan, is_pattern};
+pub use attach::{Announce, ListLink, PodPlan, is_name_pattern};
 pub use check::{CheckWording, Expected, own_addresses};
 pub use configure::InterfacePlan;
 pub use ipam::NO_ADDRESSES;

@@ -10,7 +10,7 @@ use cnibox_netns::{NetNs, sysctl};
 use cnibox_spec::IfName;
 use thiserror::Error as ThisError;
 
-use super::attach::is_pattern;
+use super::attach::is_name_pattern;
 use crate::call::{Coded, Failure, Place, Sys};
 
 /// What is wanted of a pair.
@@ -61,7 +61,7 @@ impl Sys<'_> {
     /// When there is an interface of that name, or the kernel refuses. There is no pair then, unless the kernel does not
     /// even let it be deleted.
     pub fn veth_add(&mut self, plan: &VethPlan) -> Result<Veth, Failure> {
-        if is_pattern(&plan.ifname) {
+        if is_name_pattern(&plan.ifname) {
             return Err(VethError::Pattern.into());
         }
         self.attempt_begins()?;
