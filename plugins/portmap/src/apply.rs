@@ -8,11 +8,12 @@ use cnibox_harness::{AddArgs, Plugin, Request};
 use cnibox_netfilter::xt::{Rule, Table};
 use cnibox_netfilter::{Batch, RuleInfo, TableRef, conntrack};
 use cnibox_netns::sysctl;
-use cnibox_spec::{Attachment, NetnsPath};
+use cnibox_spec::Attachment;
 use cnibox_sys::{Failure, Ledger, Record, Sys, Txn, Undo};
 
 use crate::config::{Config, Marking};
 use crate::error::PortmapError;
+use crate::others::beside;
 use crate::owner::Owner;
 use crate::plan::{Desired, Rules};
 use crate::{Portmap, iptables, nftables};
@@ -73,8 +74,8 @@ fn install_iptables(
     for layout in layouts {
         let leftovers = Leftovers::read(layout, sys).map_err(PortmapError::Iptables)?;
         // All interfaces of a container on a network share the chain, where the first one keeps the port.
-        if !known.iter().any(is_neighbour) {
-            leftovers.clear(layout, &beside(attachment, netns, sys)?, &mut batch);
+        if leftovers.rules.is_some() && !known.iter().any(is_neighbour) {
+            leftovers.clear(layout, &beside(attachment, Some(netns), sys), &mut batch);
         }
         leftovers.undo(layout, &desired.owner, &mut undo);
     }
@@ -109,7 +110,7 @@ impl Leftovers {
     }
 
     /// Removes rules for our ports that would win over ours, and lead to none of the addresses `beside`.
-    fn clear(&self, layout: &iptables::Layout, beside: &[IpAddr], batch: &mut Batch) {
+    fn clear(&self, layout: &iptables::Layout, beside: &HashSet<IpAddr>, batch: &mut Batch) {
         let contradicts = layout.contradictions();
         let is_free =
             |rule: &Rule| !iptables::leads_to(rule).is_some_and(|address| beside.contains(&address));
@@ -148,7 +149,7 @@ fn install_nftables(
 ) -> Result<(), Failure> {
     let (mut batch, mut undo) = (Batch::new(), Batch::new());
     // Remembered, and never deleted: an ADD that was cut off. Its rules would win over ours.
-    let beside = if is_only_one(attachment) { Some(beside(attachment, netns, sys)?) } else { None };
+    let beside = is_only_one(attachment).then(|| beside(attachment, Some(netns), sys));
     for layout in layouts {
         if let Some(beside) = &beside {
             let is_anothers = |address| beside.contains(&address);
@@ -166,11 +167,6 @@ fn install_nftables(
         })?;
         tx.shared(|sys| open_localnet(sys, desired))
     })
-}
-
-/// The addresses of the container's other interfaces: rules that lead there are theirs, whoever has made them.
-fn beside(attachment: &Attachment, netns: &NetnsPath, sys: &mut Sys<'_>) -> Result<Vec<IpAddr>, Failure> {
-    Ok(sys.addresses_beside(Some(netns), &attachment.ifname)?.unwrap_or_default())
 }
 
 /// The attachments of the container that this plugin has noted something of.

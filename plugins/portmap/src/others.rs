@@ -36,9 +36,7 @@ impl Known {
         let given = result.map(|result| container_addresses(result, attachment.ifname.as_str()));
         let given = given.into_iter().flatten().map(|address| address.ip());
         let own = given.chain(noted(attachment)).collect();
-        // Where it cannot be looked at nothing is known of it.
-        let beside = sys.addresses_beside(netns, &attachment.ifname).ok().flatten();
-        Self { attachment: attachment.clone(), own, beside: beside.into_iter().flatten().collect() }
+        Self { attachment: attachment.clone(), own, beside: beside(attachment, netns, sys) }
     }
 
     /// Of an attachment that is gone: an address that is `in_use` is somebody else's.
@@ -95,6 +93,17 @@ impl Others {
         let may_be = self.is_unclear && !self.own.is_empty();
         !self.own.contains(&address) && (may_be || self.theirs.contains(&address))
     }
+}
+
+/// The addresses of the container's other interfaces: rules that lead there are theirs, whoever has made them. None where
+/// the namespace cannot be opened: the reference never looks there.
+pub(crate) fn beside(
+    attachment: &Attachment,
+    netns: Option<&NetnsPath>,
+    sys: &mut Sys<'_>,
+) -> HashSet<IpAddr> {
+    let found = sys.addresses_beside(netns, &attachment.ifname).ok().flatten();
+    found.into_iter().flatten().collect()
 }
 
 /// What the attachment was given, as far as that is noted.
