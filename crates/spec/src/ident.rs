@@ -199,6 +199,12 @@ impl Attachment {
         })
     }
 
+    /// Whether the other one is the same interface of the same container, in a network of whatever name.
+    #[must_use]
+    pub fn is_same_interface(&self, other: &Attachment) -> bool {
+        (&self.container, &self.ifname) == (&other.container, &other.ifname)
+    }
+
     /// Whether a list of the network's living attachments has this one.
     #[must_use]
     pub fn is_among(&self, living: &[LiveAttachment]) -> bool {

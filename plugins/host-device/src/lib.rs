@@ -12,7 +12,7 @@ mod loan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::Link;
-use cnibox_spec::{CniResult, IfName, Interface, NetnsPath, Verb, check_expressible};
+use cnibox_spec::{Attachment, CniResult, Interface, NetnsPath, Verb, check_expressible};
 use cnibox_sys::{CheckWording, Failure, Ledger, PodPlan, Record, Sys, Txn};
 
 pub use config::Config;
@@ -58,7 +58,7 @@ impl Plugin for HostDevice {
             Ok(())
         } else {
             let home = config.device.as_ref().and_then(|device| find::link(sys, device).ok());
-            take_back(sys, args.netns.as_ref(), &args.attachment.ifname, home.as_ref())
+            take_back(sys, args.netns.as_ref(), &args.attachment, home.as_ref())
         };
         Failure::collect([released, returned].into_iter().filter_map(Result::err))
     }
@@ -84,9 +84,8 @@ impl Plugin for HostDevice {
         let mut failures = Vec::new();
         for Record { attachment, .. } in stale {
             sys.turn_begins(Self::NAME, &attachment);
-            let returned = sys
-                .del_begins(None)
-                .and_then(|netns| take_back(sys, netns.as_ref(), &attachment.ifname, None));
+            let returned =
+                sys.del_begins(None).and_then(|netns| take_back(sys, netns.as_ref(), &attachment, None));
             failures.extend(returned.err());
         }
         failures.extend(sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref()).err());
@@ -109,12 +108,12 @@ fn report_without_interface(mut result: CniResult, plan: &PodPlan<'_>) -> Result
 fn take_back(
     sys: &mut Sys<'_>,
     netns: Option<&NetnsPath>,
-    ifname: &IfName,
+    attachment: &Attachment,
     home: Option<&Link>,
 ) -> Result<(), Failure> {
     let Some(netns) = netns else { return Ok(()) };
     match sys.open_pod_named_if_present(netns)? {
-        Some(_) => loan::take_back(sys, ifname, home),
+        Some(_) => loan::take_back(sys, attachment, home),
         None => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 
 use cnibox_netlink::{Error, Link, LinkChange, Rtnl};
 use cnibox_netns::NetNs;
-use cnibox_spec::IfName;
+use cnibox_spec::{Attachment, IfName};
 use cnibox_sys::{Coded, Failure, Place, PodNotOpen, Sys, Txn, UndoStep, is_name_pattern};
 use thiserror::Error as ThisError;
 
@@ -75,18 +75,23 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
     })
 }
 
-/// Takes back the link that was lent as `ifname`, under its name on the host, where it stays down: nobody knows how it
+/// Takes back the link that was lent to the attachment, under its name on the host, where it stays down: nobody knows how it
 /// was. The container is open. What the ledger says counts; of a link that the reference lent, its alias. Where that leads
 /// to another name than that of the device at `home`, which is on the host, a link of a kind that a container can make is
 /// no loan.
 ///
 /// # Errors
 /// [`LoanError`]; the link is in the container then.
-pub(crate) fn take_back(sys: &mut Sys<'_>, ifname: &IfName, home: Option<&Link>) -> Result<(), Failure> {
+pub(crate) fn take_back(
+    sys: &mut Sys<'_>,
+    attachment: &Attachment,
+    home: Option<&Link>,
+) -> Result<(), Failure> {
+    let ifname = &attachment.ifname;
     let (lent, host_name) = match Device::noted(sys.notes()) {
         Some(device) => match find(sys, &device, ifname)? {
             // It was given back before, and lent again.
-            Some(lent) if sys.is_noted_as_anothers(&lent)? => return Ok(()),
+            Some(lent) if sys.noted_as_anothers(&lent)?.is_some() => return Ok(()),
             Some(lent) => (lent, device.host_name),
             None => return expect_home(sys, &device),
         },
@@ -94,7 +99,10 @@ pub(crate) fn take_back(sys: &mut Sys<'_>, ifname: &IfName, home: Option<&Link>)
             let Some(lent) = sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())? else {
                 return Ok(());
             };
-            if sys.is_noted_as_anothers(&lent)? {
+            // What the same container was lent as this interface is this attachment's under an earlier name of the network,
+            // unless this one's device has never left the host.
+            let is_renamed = |owner: &Attachment| home.is_none() && owner.is_same_interface(attachment);
+            if sys.noted_as_anothers(&lent)?.is_some_and(|owner| !is_renamed(&owner)) {
                 return Ok(());
             }
             let host_name = lent.alias.clone().filter(|alias| !alias.is_empty());

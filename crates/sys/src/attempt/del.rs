@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use cnibox_netlink::{Link, Rtnl};
 use cnibox_spec::{Attachment, LiveAttachment, NetnsPath, NetworkName};
 
-use super::life::{Presence, is_taken_over, reach};
+use super::life::{Presence, is_taken_over, reach, taken_over_by};
 use crate::call::{Failure, Place, Sys};
 use crate::ledger::{Ledger, Mark, Record, Remains, is_of_network};
 
@@ -222,7 +222,7 @@ impl Sys<'_> {
             let host = self.host()?.link_by_index_if_present(peer)?;
             return Ok(host.is_some_and(|host| mark.is_another(&host)));
         }
-        self.is_noted_as_anothers(link)
+        Ok(self.noted_as_anothers(link)?.is_some())
     }
 
     /// Whether the host's link `name` is there and marked as that of another attachment than this one.
@@ -234,23 +234,24 @@ impl Sys<'_> {
         Ok(link.is_some_and(|link| Mark::of(attachment).is_another(&link)))
     }
 
-    /// Whether the ledger says that the container's interface `link` was made for another attachment. Reads all of it
+    /// The other attachment for which the ledger says that the container's interface `link` was made. Reads all of it
     /// where it does not say that the interface is this one's, or that this one came to no end.
     ///
     /// # Errors
     /// When the container's namespace cannot be identified.
-    pub fn is_noted_as_anothers(&mut self, link: &Link) -> Result<bool, Failure> {
-        let Some(record) = self.turn.as_ref().map(|turn| turn.record.clone()) else { return Ok(false) };
-        let Some(here) = self.namespace_of_pod()? else { return Ok(false) };
+    pub fn noted_as_anothers(&mut self, link: &Link) -> Result<Option<Attachment>, Failure> {
+        let Some(record) = self.turn.as_ref().map(|turn| turn.record.clone()) else { return Ok(None) };
+        let Some(here) = self.namespace_of_pod()? else { return Ok(None) };
         let made_it = |made: &Record| {
             made.pod_link.is_some_and(|known| known.index == link.index)
                 && made.namespace.as_ref().is_some_and(|there| here.is_same(there))
         };
         if made_it(&record) {
-            return Ok(record.is_unfinished() && is_taken_over(&record));
+            return Ok(record.is_unfinished().then(|| taken_over_by(&record)).flatten());
         }
-        let others = Ledger::of_host().all();
-        Ok(others.iter().any(|made| made.attachment != record.attachment && made_it(made)))
+        let mut others = Ledger::of_host().all().into_iter();
+        let owner = others.find(|made| made.attachment != record.attachment && made_it(made));
+        Ok(owner.map(|made| made.attachment))
     }
 
     /// GC of this call has succeeded: nothing of the plugin is left of the network's attachments that are not among the

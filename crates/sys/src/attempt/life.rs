@@ -383,10 +383,16 @@ impl Sys<'_> {
     }
 }
 
-/// Whether the interface that the record says was made is another attachment's by now, which lives or is being made: a device
-/// of the host that was given back by somebody who had no time to say so, and was lent again. Reads all of the ledger.
+/// Whether the interface that the record says was made is another attachment's by now, see [`taken_over_by`].
 pub(crate) fn is_taken_over(record: &Record) -> bool {
-    let (Some(link), Some(namespace)) = (record.pod_link, &record.namespace) else { return false };
+    taken_over_by(record).is_some()
+}
+
+/// The other attachment, which lives or is being made, whose interface the one is by now that the record says was made: a
+/// device of the host that was given back by somebody who had no time to say so, and was lent again. Reads all of the
+/// ledger.
+pub(crate) fn taken_over_by(record: &Record) -> Option<Attachment> {
+    let (link, namespace) = (record.pod_link?, record.namespace.as_ref()?);
     let ledger = Ledger::of_host();
     let has_it = |other: &Record| {
         other.attachment != record.attachment
@@ -394,7 +400,8 @@ pub(crate) fn is_taken_over(record: &Record) -> bool {
             && other.namespace.as_ref().is_some_and(|there| there.is_same(namespace))
     };
     let lives = |other: &Record| other.progress == Progress::Finished || ledger.is_held(&other.attachment);
-    ledger.all().iter().any(|other| has_it(other) && lives(other))
+    let taker = ledger.all().into_iter().find(|other| has_it(other) && lives(other));
+    taker.map(|other| other.attachment)
 }
 
 /// Whether what is at the path is certainly another namespace.

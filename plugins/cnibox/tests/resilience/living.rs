@@ -330,6 +330,21 @@ fn a_device_that_was_lent_again_stays_where_it_is() {
     });
 }
 
+/// As with the Go plugins. When the container ends, the kernel would give it back under the container's name.
+#[test]
+fn what_is_lent_comes_home_although_the_network_was_renamed() {
+    on_each(vec![networks::lent()], Side::Ours, |_, world| {
+        let target = Target::of(&world.net.container());
+        let devices = || world.net.run("sh", &["-c", "ip -o link | cut -d: -f2 | cut -d@ -f1 | sort"]);
+        let before = devices();
+        let result = world.add(&target).expect("ADD");
+        assert_ne!(devices(), before);
+        let renamed = Network { name: "renamed".to_owned(), ..world.network.clone() };
+        world.with(renamed).del(&target, &result).expect("DEL");
+        assert_eq!(devices(), before);
+    });
+}
+
 /// DEL of a namespace where it never was released its address; what fails elsewhere then says nothing about it.
 #[test]
 fn a_failed_add_elsewhere_is_no_reason_to_take_down_what_lives() {
