@@ -2,7 +2,6 @@
 //! Numbers by which one namespace names another: links that cross namespaces are asked for and reported with them
 //! (`ip netns list-id`). Needs neither a path nor an open file of the other namespace, only its number.
 
-use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_core::DefaultNla;
@@ -11,7 +10,7 @@ use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 
-use crate::addr::as_addr;
+use crate::addr::{Addr, as_addr};
 use crate::{Error, Link, Rtnl};
 
 impl Rtnl {
@@ -78,13 +77,13 @@ impl Rtnl {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn addrs_in(&mut self, nsid: Option<i32>) -> Result<Vec<IpAddr>, Error> {
+    pub fn addrs_in(&mut self, nsid: Option<i32>) -> Result<Vec<Addr>, Error> {
         let mut request = AddressMessage::default();
         let target = nsid.map(|nsid| AddressAttribute::Other(target(IFA_TARGET_NETNSID, nsid)));
         request.attributes.extend(target);
         // A container that never rests must not stop others.
         match self.dump_of(&RouteNetlinkMessage::GetAddress(request), nsid.is_some()) {
-            Ok(dump) => Ok(dump.into_iter().filter_map(as_addr).map(|addr| addr.net.ip()).collect()),
+            Ok(dump) => Ok(dump.into_iter().filter_map(as_addr).collect()),
             Err(error) if error.is_invalid() && nsid.is_some() => Ok(Vec::new()),
             Err(error) => Err(error),
         }

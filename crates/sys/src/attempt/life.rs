@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use cnibox_netlink::{Error, Link, Monitor, Rtnl, Waited};
+use cnibox_netlink::{Addr, Error, Link, Monitor, Rtnl, Waited};
 use cnibox_netns::NetNs;
 use cnibox_spec::{Attachment, NetnsPath, NetworkName};
 
@@ -259,8 +259,9 @@ impl Sys<'_> {
     }
 
     /// Those of `addresses` that somebody has: this namespace, or one that it has a number for. What a container gives itself
-    /// is its own affair: one that the ledger knows has what is noted of it. What is noted of the attachment `but` is no
-    /// other's, and says nothing of what else is where that was made. Every namespace is asked.
+    /// is its own affair: one that the ledger knows has what is noted of it, and what is on other interfaces that the host has
+    /// given it. What is noted of the attachment `but` is no other's, and says nothing of what else is where that was made.
+    /// Every namespace is asked.
     ///
     /// # Errors
     /// When the kernel refuses to tell.
@@ -273,48 +274,74 @@ impl Sys<'_> {
             return Ok(BTreeSet::new());
         }
         let rtnl = self.host()?;
-        let asked = |found: Vec<IpAddr>| found.into_iter().filter(|address| addresses.contains(address));
-        let mut in_use: BTreeSet<_> = asked(rtnl.addrs_in(None)?).collect();
+        let asked = |addr: &Addr| addresses.contains(&addr.net.ip());
+        let mut in_use: BTreeSet<_> =
+            rtnl.addrs_in(None)?.iter().filter(|addr| asked(addr)).map(|addr| addr.net.ip()).collect();
         let mut elsewhere = Vec::new();
         for nsid in rtnl.nsids()? {
-            elsewhere.extend(asked(rtnl.addrs_in(Some(nsid))?).map(|address| (nsid, address)));
+            elsewhere.extend(rtnl.addrs_in(Some(nsid))?.into_iter().filter(asked).map(|addr| (nsid, addr)));
         }
         if elsewhere.is_empty() {
             return Ok(in_use);
         }
         let (own, others): (Vec<_>, Vec<_>) =
             Ledger::of_host().all().into_iter().partition(|record| but == Some(&record.attachment));
-        let (own, others) = (self.noted_addresses(own)?, self.noted_addresses(others)?);
-        let counts = |(nsid, address): &(i32, IpAddr)| match others.get(nsid) {
-            Some(noted) => noted.contains(address),
-            None => own.get(nsid).is_none_or(|noted| !noted.contains(address)),
-        };
-        in_use.extend(elsewhere.into_iter().filter(counts).map(|(_, address)| address));
+        let (own, others) = (self.noted(own)?, self.noted(others)?);
+        for (nsid, addr) in elsewhere {
+            let address = addr.net.ip();
+            let own = own.get(&nsid);
+            let counts = match others.get(&nsid) {
+                Some(noted) if noted.addresses.contains(&address) => true,
+                Some(noted) => {
+                    let is_noted = noted.links.contains(&addr.index)
+                        || own.is_some_and(|own| own.links.contains(&addr.index));
+                    !is_noted && self.is_of_host(nsid, addr.index)?
+                }
+                None => own.is_none_or(|own| !own.addresses.contains(&address)),
+            };
+            if counts {
+                in_use.insert(address);
+            }
+        }
         Ok(in_use)
     }
 
-    /// The addresses of `records`, by the host's number for the namespace in which the interface is, and for the one in
-    /// which it was made.
-    fn noted_addresses(&mut self, records: Vec<Record>) -> Result<BTreeMap<i32, BTreeSet<IpAddr>>, Failure> {
-        let mut noted: BTreeMap<i32, BTreeSet<IpAddr>> = BTreeMap::new();
+    /// What is noted in `records`, by the host's number for the namespace in which the interface is, and for the one in which
+    /// it was made.
+    fn noted(&mut self, records: Vec<Record>) -> Result<BTreeMap<i32, Noted>, Failure> {
+        let mut all: BTreeMap<i32, Noted> = BTreeMap::new();
         for record in records {
             let made = record.namespace.as_ref().and_then(reach);
             let made =
                 made.map(|there| self.host()?.nsid(there.as_fd()).map_err(Failure::from)).transpose()?;
-            for nsid in [self.nsid_of(&record)?, made.flatten()].into_iter().flatten() {
-                noted.entry(nsid).or_default().extend(&record.addresses);
+            let interface = self.interface_of(&record)?;
+            for nsid in [interface.map(|(nsid, _)| nsid), made.flatten()].into_iter().flatten() {
+                all.entry(nsid).or_default().addresses.extend(&record.addresses);
+            }
+            if let Some((nsid, index)) = interface {
+                all.entry(nsid).or_default().links.insert(index);
             }
         }
-        Ok(noted)
+        Ok(all)
     }
 
-    /// The host's number for the namespace in which the interface of a record is.
-    fn nsid_of(&mut self, record: &Record) -> Result<Option<i32>, Failure> {
+    /// Where the interface of a record is: the host's number for the namespace, and its index there.
+    fn interface_of(&mut self, record: &Record) -> Result<Option<(i32, u32)>, Failure> {
         if record.host_link.is_some() {
-            return Ok(self.host_link_of(record)?.and_then(|link| link.peer_netns_id));
+            let link = self.host_link_of(record)?;
+            return Ok(link.and_then(|link| link.peer_netns_id.zip(link.peer_index)));
         }
         let Some(link) = record.pod_link else { return Ok(None) };
-        Ok((self.presence_by_nsid(link)? == Presence::There).then_some(link.nsid))
+        Ok((self.presence_by_nsid(link)? == Presence::There).then_some((link.nsid, link.index)))
+    }
+
+    /// Whether only the host can have given the namespace this link: one of the machine's devices, or one whose other end or
+    /// parent is in this namespace.
+    fn is_of_host(&mut self, nsid: i32, index: u32) -> Result<bool, Failure> {
+        let Some(link) = self.host()?.link_in(nsid, index)? else { return Ok(false) };
+        let Some(of) = link.peer_netns_id else { return Ok(link.kind.is_none() && index != LOOPBACK) };
+        let here = NetNs::current()?;
+        Ok(self.host()?.nsid(here.as_fd())? == Some(of))
     }
 
     /// Whether a living attachment was given the address of this network. A cheap look: mostly there is no note of it.
@@ -418,6 +445,14 @@ pub(crate) fn reach(namespace: &Namespace) -> Option<NetNs> {
     namespace.is_same(&found).then_some(there)
 }
 
+/// What the ledger says of a namespace.
+#[derive(Default)]
+struct Noted {
+    addresses: BTreeSet<IpAddr>,
+    /// Indexes of the interfaces.
+    links: BTreeSet<u32>,
+}
+
 fn known_addresses(record: &Record) -> Option<Vec<IpAddr>> {
     let silent = record.addresses.is_empty() && record.progress == Progress::Begun;
     (!silent).then(|| record.addresses.clone())
@@ -426,5 +461,7 @@ fn known_addresses(record: &Record) -> Option<Vec<IpAddr>> {
 /// The number of a namespace that nobody holds any more and whose end the kernel is working at
 /// (`NETNSA_NSID_NOT_ASSIGNED`; `peernet2id_alloc` of `net/core/net_namespace.c`).
 const DYING: i32 = -1;
+/// The index of every namespace's loopback (`LOOPBACK_IFINDEX` of `include/net/flow.h`).
+const LOOPBACK: u32 = 1;
 /// A namespace that nobody holds ends within this time on a machine that is not overloaded; one that lives costs it.
 const LINGER: Duration = Duration::from_secs(2);
