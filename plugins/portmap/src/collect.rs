@@ -52,6 +52,9 @@ fn from_iptables(
 ) -> Result<(), Error> {
     let table = TableRef::Xt(family, Table::Nat);
     let engine = sys.engine()?;
+    if engine.is_unused(family, Table::Nat) {
+        return Ok(());
+    }
     let listed = if_any(engine.rules(&table, iptables::TOP))?;
     let start = xt_comment_start(network);
     let owner =

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DEL: removes whatever the container has in either backend, goes on past errors and reports them all.
 
+use std::net::IpAddr;
+
 use cnibox_harness::{DelArgs, Request};
 use cnibox_netfilter::conntrack::{self, Flow};
 use cnibox_netfilter::xt::{Match, Protocol, Table};
@@ -25,8 +27,7 @@ pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'
     // A look at the connection tracking table costs more than everything else: only where there were rules.
     let mut flows = Vec::new();
     failures.extend(from_iptables(&known, config, sys, &mut flows));
-    // What cannot be read is complained of where the rules are removed.
-    flows.extend(udp_flows(&config.mappings, &native_families(sys).unwrap_or_default()));
+    flows.extend(native_flows(&known, config, sys));
     let others = native_others(&known, sys);
     failures.extend(from_nftables(&owner.nft_comment(), &others, sys));
     if let Err(error) = conntrack::flush(&flows) {
@@ -72,6 +73,9 @@ fn remove_family(known: &Known, family: Family, sys: &mut Sys<'_>) -> Result<Vec
     let owner = &Owner::of(&known.attachment);
     let engine = sys.engine()?;
     let table = TableRef::Xt(family, Table::Nat);
+    if engine.is_unused(family, Table::Nat) {
+        return Ok(Vec::new());
+    }
     if engine.chain_exists(&table, &owner.old_snat_chain())? {
         // As in the reference, no reason to fail.
         let _ = engine.apply(&iptables::remove_old(owner, family));
@@ -83,7 +87,9 @@ fn remove_family(known: &Known, family: Family, sys: &mut Sys<'_>) -> Result<Vec
     let others = sharers(known, &rules, sys);
     let engine = sys.engine()?;
     if others.is_empty() {
-        engine.apply(&iptables::remove(owner, family))?;
+        let is_whole = leads_to(&rules).next().is_some() && leads_to(&rules).all(|to| known.is_own(to));
+        let removal = if is_whole { iptables::remove_whole } else { iptables::remove };
+        engine.apply(&removal(owner, family))?;
     } else {
         let entries = engine.rules(&table, iptables::TOP)?;
         let is_anothers = |address| others.have(address);
@@ -95,15 +101,19 @@ fn remove_family(known: &Known, family: Family, sys: &mut Sys<'_>) -> Result<Vec
 /// The other attachments whose rules are in the container's chain. All of the ledger is read only where a rule leads to
 /// an address that is not known to be the attachment's.
 fn sharers(known: &Known, rules: &[RuleInfo], sys: &mut Sys<'_>) -> Others {
-    let leads_to = || rules.iter().filter_map(|info| iptables::leads_to(info.xt.as_ref()?));
-    if leads_to().all(|address| known.is_own(address)) {
+    if leads_to(rules).all(|address| known.is_own(address)) {
         return Others::default();
     }
     let chain = Owner::of(&known.attachment).dnat_chain();
     let mut records = Ledger::of_host().all();
     records.retain(|record| Owner::of(&record.attachment).dnat_chain() == chain);
     let others = Others::among(records, known, sys);
-    if leads_to().any(|address| others.have(address)) { others } else { Others::default() }
+    if leads_to(rules).any(|address| others.have(address)) { others } else { Others::default() }
+}
+
+/// Where the rules of a container's own chain lead.
+fn leads_to(rules: &[RuleInfo]) -> impl Iterator<Item = IpAddr> + '_ {
+    rules.iter().filter_map(|info| iptables::leads_to(info.xt.as_ref()?))
 }
 
 /// The other attachments whose native rules have the same comment.
@@ -148,7 +158,7 @@ fn native_families(sys: &mut Sys<'_>) -> Result<Vec<Family>, Error> {
 /// The UDP flows that a rule of a container's chain forwards, if not to one of the `others`.
 fn flow_of(info: &RuleInfo, family: Family, others: &Others) -> Option<Flow> {
     let rule = info.xt.as_ref()?;
-    iptables::leads_to(rule).filter(|address| !others.have(*address))?;
+    let to = iptables::leads_to(rule).filter(|address| !others.have(*address))?;
     let port = rule.matches.iter().find_map(|condition| {
         if let Match::DestinationPort { protocol: Protocol::Udp, port } = condition {
             Some(*port)
@@ -157,7 +167,22 @@ fn flow_of(info: &RuleInfo, family: Family, others: &Others) -> Option<Flow> {
         }
     })?;
     let address = info.destination.map(|net| net.ip());
-    Some(Flow { family, protocol: Protocol::Udp, port, address })
+    Some(Flow { family, protocol: Protocol::Udp, port, address, answered_by: Some(to) })
+}
+
+/// The UDP flows that native rules forward to the container. Those are not looked for, so only what this plugin noted of
+/// an attachment says that it had some; a repeated DEL is about nobody any more.
+fn native_flows(known: &Known, config: &Config, sys: &mut Sys<'_>) -> Vec<Flow> {
+    if !sys.has_finished() {
+        return Vec::new();
+    }
+    // What cannot be read is complained of where the rules are removed.
+    let flows = udp_flows(&config.mappings, &native_families(sys).unwrap_or_default());
+    let answered = |flow: &Flow| {
+        let own = known.own().filter(|address| Family::of(*address) == flow.family);
+        own.map(|address| Flow { answered_by: Some(address), ..*flow }).collect::<Vec<_>>()
+    };
+    flows.iter().flat_map(answered).collect()
 }
 
 fn is_missing(family: Family, sys: &mut Sys<'_>) -> bool {

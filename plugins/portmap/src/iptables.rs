@@ -98,6 +98,19 @@ pub(crate) fn remove(owner: &Owner, family: Family) -> Batch {
     remove_chain(&owner.dnat_chain(), &owner.xt_comment(), family)
 }
 
+/// The same where all that is in the container's chain is its own: whatever leads there is about nobody else, also from
+/// chains that are not ours, whose rules stay and then lead nowhere.
+pub(crate) fn remove_whole(owner: &Owner, family: Family) -> Batch {
+    let chain = owner.dnat_chain();
+    let mut batch = Batch::new();
+    batch
+        .xt(family, Table::Nat)
+        .delete_rules_where(TOP, RulesOf::JumpsTo(chain.clone()))
+        .flush_chain(&chain)
+        .delete_chain_if_unreferenced(&chain);
+    batch
+}
+
 /// The changes that remove of the container's own chain `rules`, and of `entries` those of `owner` that lead to it for no
 /// port but theirs, where what else is in it is another attachment's.
 pub(crate) fn remove_apart(

@@ -46,6 +46,11 @@ impl Known {
         Self { attachment: attachment.clone(), own, beside }
     }
 
+    /// The attachment's addresses.
+    pub(crate) fn own(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.own.iter().copied()
+    }
+
     /// Whether the address is the attachment's.
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         self.own.contains(&address)

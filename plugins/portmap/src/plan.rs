@@ -94,6 +94,7 @@ pub(crate) fn udp_flows(mappings: &[Mapping], families: &[Family]) -> Vec<Flow> 
         protocol: Protocol::Udp,
         port: mapping.host_port,
         address: mapping.destination(),
+        answered_by: None,
     };
     let udp = mappings.iter().filter(|mapping| mapping.protocol == Protocol::Udp);
     udp.flat_map(|mapping| {

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::known::{Guard, Hint, Inventory, Known};
 use crate::netlink::{self, Form, Socket, commit, extensions, needs_module};
 use crate::plan::{Action, AnyRule, Canon, Listed, Prepared, Reader, Step, Wanted, plan, search};
-use crate::tool::{self, Flavour, Tool, find_tool, reads_native_matches};
+use crate::tool::{self, Flavour, Tool, find_tool, is_legacy_program, reads_native_matches};
 use crate::xt::{self, Extension};
 pub use route::Choice;
 use route::{ROUTES, Route, of_route, routed};
@@ -129,7 +129,7 @@ impl Engine {
     pub fn wants_native(&mut self, rules: &Batch) -> Result<bool> {
         let has_nft = |engine: &Self| find_tool("nft", &engine.path).is_some();
         match self.flavour() {
-            Flavour::Legacy => Ok(!has_legacy_tables() && {
+            Flavour::Legacy => Ok(legacy_tables(xt::Family::Ipv4).unwrap_or_default().is_empty() && {
                 let input = TableRef::Xt(xt::Family::Ipv4, xt::Table::Filter);
                 self.chain_exists(&input, "INPUT").is_err_and(|error| error.is_absence())
             }),
@@ -276,6 +276,14 @@ impl Engine {
         Ok(rules.iter().zip(found).filter(|(_, found)| !found).map(|(rule, _)| rule).collect())
     }
 
+    /// Whether iptables has certainly nothing in the table, found without starting it: it is the legacy one, and the
+    /// namespace has no such table, which a question would make. Said of what is to be removed; whether the tool works is
+    /// another matter.
+    pub fn is_unused(&mut self, family: xt::Family, table: xt::Table) -> bool {
+        let has_none = |names: String| names.lines().all(|name| name != table.name());
+        self.uses_tool() && is_legacy_program(self.iptables()) && legacy_tables(family).is_some_and(has_none)
+    }
+
     /// The rules of one chain in order; none if it does not exist.
     ///
     /// # Errors
@@ -367,14 +375,39 @@ impl Engine {
     }
 
     fn apply_tool(&mut self, family: xt::Family, changes: &[&Prepared]) -> Result<()> {
-        let mut tool = self.tool(family);
-        let steps = plan(changes.iter().copied(), Known::NOTHING, &mut tool)?.steps;
-        tool.restore(&steps)
+        self.apply_planned(|engine| {
+            let mut tool = engine.tool(family);
+            let steps = plan(changes.iter().copied(), Known::NOTHING, &mut tool)?.steps;
+            let outcome = tool.restore(&steps);
+            Ok((steps, outcome))
+        })
     }
 
     fn apply_nft(&mut self, changes: &[&Prepared]) -> Result<()> {
-        let steps = plan(changes.iter().copied(), Known::NOTHING, self.socket()?)?.steps;
-        tool::run_nft(&self.path, &steps)
+        self.apply_planned(|engine| {
+            let steps = plan(changes.iter().copied(), Known::NOTHING, engine.socket()?)?.steps;
+            let outcome = tool::run_nft(&engine.path, &steps);
+            Ok((steps, outcome))
+        })
+    }
+
+    /// Plans, and has a tool carry that out. Between the two somebody else may have made the same chain or taken the same rule
+    /// away, which the tool refuses: then a new look asks for other steps. What it refuses twice is refused.
+    fn apply_planned(
+        &mut self,
+        mut attempt: impl FnMut(&mut Self) -> Result<(Vec<Step>, Result<()>)>,
+    ) -> Result<()> {
+        let (mut pause, deadline) = (FIRST_PAUSE, Instant::now() + PATIENCE);
+        let mut refused: Vec<Step> = Vec::new();
+        loop {
+            let (steps, outcome) = attempt(self)?;
+            match outcome {
+                Err(Error::Tool { .. }) if steps != refused && Instant::now() < deadline => refused = steps,
+                outcome => return outcome,
+            }
+            std::thread::sleep(pause.mul_f64(random_share()));
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     /// How the host's iptables wants to read ports and marks; asked for only if there are any.
@@ -411,10 +444,21 @@ pub fn if_any<T: Default>(answer: Result<T>) -> Result<T> {
     answer.or_else(|error| if error.is_absence() { Ok(T::default()) } else { Err(error) })
 }
 
-/// Whether this namespace has tables of legacy iptables already (kernel `net/netfilter/x_tables.c`, `xt_proto_init`). A
-/// kernel that could make them says nothing of whether the tool works.
-fn has_legacy_tables() -> bool {
-    std::fs::read("/proc/thread-self/net/ip_tables_names").is_ok_and(|names| !names.is_empty())
+/// The tables of legacy iptables that this namespace has, a name a line (kernel `net/netfilter/x_tables.c`,
+/// `xt_proto_init`); `None` where that is not to be seen. A kernel that could make them says nothing of whether the tool
+/// works.
+fn legacy_tables(family: xt::Family) -> Option<String> {
+    let folder = Path::new("/proc/thread-self/net");
+    let file = match family {
+        xt::Family::Ipv4 => "ip_tables_names",
+        xt::Family::Ipv6 => "ip6_tables_names",
+    };
+    match std::fs::read_to_string(folder.join(file)) {
+        Ok(names) => Some(names),
+        // The module is not loaded.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && folder.is_dir() => Some(String::new()),
+        Err(_) => None,
+    }
 }
 
 fn socket(place: &mut Option<Socket>) -> Result<&mut Socket> {

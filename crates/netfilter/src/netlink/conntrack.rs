@@ -24,12 +24,15 @@ const DELETE: u16 = CTNETLINK | 2;
 const ACK: u16 = 4;
 const DUMP: u16 = 0x300;
 const TUPLE_ORIG: u16 = 1;
+const TUPLE_REPLY: u16 = 2;
 const ID: u16 = 12;
 const ZONE: u16 = 18;
 /// `CTA_FILTER_FLAG(CTA_PROTO_NUM)`, `net/netfilter/nf_conntrack_netlink.c`
 const FILTER_PROTOCOL: u32 = 1 << 3;
 /// `CTA_FILTER_FLAG(CTA_PROTO_DST_PORT)`
 const FILTER_DESTINATION_PORT: u32 = 1 << 5;
+/// `CTA_FILTER_FLAG(CTA_IP_SRC)`
+const FILTER_SOURCE: u32 = 1;
 /// `CTA_FILTER_FLAG(CTA_IP_DST)`
 const FILTER_DESTINATION: u32 = 1 << 1;
 /// The kernel goes over all buckets for every filtered deletion; for more flows than this, one listing costs less.
@@ -47,6 +50,16 @@ pub struct Flow {
     pub port: u16,
     /// Destination address of the original direction; `None` for any.
     pub address: Option<IpAddr>,
+    /// Source address of the other direction, where the packets were forwarded to; `None` for any.
+    pub answered_by: Option<IpAddr>,
+}
+
+impl Flow {
+    /// Whether the kernel's filter says the same. With IPv6 addresses it finds what has others
+    /// (`ctnetlink_filter_match_tuple` takes `ipv6_addr_cmp` for a yes).
+    fn is_filterable(&self) -> bool {
+        [self.address, self.answered_by].into_iter().flatten().all(|address| address.is_ipv4())
+    }
 }
 
 /// Deletes all entries that belong to one of `flows` in the network namespace of the calling thread.
@@ -61,15 +74,17 @@ pub fn flush(flows: &[Flow]) -> Result<()> {
     let mut socket = Socket::open()?;
     // ports change hands when rules go
     socket.note_deletion();
-    if flows.len() <= MOST_FILTERED && delete_filtered(&mut socket, flows)? {
-        return Ok(());
+    let (filtered, mut listed): (Vec<Flow>, Vec<Flow>) = flows.iter().partition(|flow| flow.is_filterable());
+    if filtered.len() > MOST_FILTERED || !delete_filtered(&mut socket, &filtered)? {
+        listed.extend(filtered);
     }
-    let mut passes: Vec<(Family, Protocol)> = flows.iter().map(|flow| (flow.family, flow.protocol)).collect();
+    let mut passes: Vec<(Family, Protocol)> =
+        listed.iter().map(|flow| (flow.family, flow.protocol)).collect();
     passes.sort_unstable();
     passes.dedup();
     for (family, protocol) in passes {
         let wanted: Vec<&Flow> =
-            flows.iter().filter(|f| f.family == family && f.protocol == protocol).collect();
+            listed.iter().filter(|f| f.family == family && f.protocol == protocol).collect();
         let entries = matching(&mut socket, &wanted)?;
         delete(&mut socket, family, &entries)?;
     }
@@ -104,14 +119,16 @@ type Entry = Vec<(u16, Vec<u8>)>;
 fn matching(socket: &mut Socket, flows: &[&Flow]) -> Result<Vec<Entry>> {
     let Some(first) = flows.first() else { return Ok(Vec::new()) };
     let one_port = flows.iter().all(|flow| flow.port == first.port);
-    let one_address = flows.iter().all(|flow| flow.address == first.address);
-    let request = filtered(socket.sequence(1), (GET, DUMP), first, one_port && one_address);
+    let one_address =
+        flows.iter().all(|flow| (flow.address, flow.answered_by) == (first.address, first.answered_by));
+    let is_exact = one_port && one_address && first.is_filterable();
+    let request = filtered(socket.sequence(1), (GET, DUMP), first, is_exact);
     let mut by_port: HashMap<u16, Vec<&Flow>> = HashMap::new();
     flows.iter().for_each(|flow| by_port.entry(flow.port).or_default().push(flow));
     let mut entries = Vec::new();
     let outcome = socket.ask(&request, &mut entries, Vec::clear, |entries, message| {
         let attrs = message.body.get(NFGENMSG..).unwrap_or_default();
-        if message.kind == NEW && Original::parse(attrs).is_some_and(|tuple| tuple.belongs_to(&by_port)) {
+        if message.kind == NEW && Tuples::parse(attrs).is_some_and(|tuples| tuples.belongs_to(&by_port)) {
             entries.push(entry(attrs));
         }
     })?;
@@ -119,7 +136,7 @@ fn matching(socket: &mut Socket, flows: &[&Flow]) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// A request for the entries of the flow's family and protocol, and if `exact` only those of its port and address.
+/// A request for the entries of the flow's family and protocol, and if `exact` only those of its port and addresses.
 ///
 /// Listing, the kernel filters from 5.8 on and ignores the filter before, so answers are checked in any case.
 fn filtered(seq: u32, (kind, flags): (u16, u16), flow: &Flow, exact: bool) -> Vec<u8> {
@@ -141,38 +158,63 @@ fn filtered(seq: u32, (kind, flags): (u16, u16), flow: &Flow, exact: bool) -> Ve
             filter |= FILTER_DESTINATION_PORT;
             transport = transport.push_proto_dst_port(flow.port);
         }
-        let attrs = transport.end_nested().end_nested();
-        attrs.nested_filter().push_orig_flags(filter).push_reply_flags(0).end_nested();
+        let mut attrs = transport.end_nested().end_nested();
+        let mut reply_filter = 0;
+        if let Some(address) = flow.answered_by.filter(|_| exact) {
+            reply_filter = FILTER_SOURCE;
+            let tuple = attrs.nested_tuple_reply();
+            attrs = match address {
+                IpAddr::V4(address) => tuple.nested_tuple_ip().push_ip_v4_src(address).end_nested(),
+                IpAddr::V6(address) => tuple.nested_tuple_ip().push_ip_v6_src(address).end_nested(),
+            }
+            .end_nested();
+        }
+        attrs.nested_filter().push_orig_flags(filter).push_reply_flags(reply_filter).end_nested();
     });
     messages.into_bytes()
 }
 
-/// The original direction of an entry.
-struct Original {
+/// What a flow tells of an entry.
+struct Tuples {
     protocol: u8,
     port: u16,
     address: IpAddr,
+    answered_by: Option<IpAddr>,
 }
 
-impl Original {
+impl Tuples {
     fn parse(attrs: &[u8]) -> Option<Self> {
-        let tuple = find_attr(attrs, TUPLE_ORIG)?;
-        let (ip, transport) = (find_attr(tuple, 1)?, find_attr(tuple, 2)?);
-        let v4 =
-            find_attr(ip, 2).and_then(|bytes| bytes.first_chunk::<4>()).map(|bytes| IpAddr::from(*bytes));
-        let v6 =
-            || find_attr(ip, 4).and_then(|bytes| bytes.first_chunk::<16>()).map(|bytes| IpAddr::from(*bytes));
-        let port = u16::from_be_bytes(*find_attr(transport, 3)?.first_chunk()?);
-        Some(Self { protocol: *find_attr(transport, 1)?.first()?, port, address: v4.or_else(v6)? })
+        let original = find_attr(attrs, TUPLE_ORIG)?;
+        let transport = find_attr(original, 2)?;
+        Some(Self {
+            protocol: *find_attr(transport, 1)?.first()?,
+            port: u16::from_be_bytes(*find_attr(transport, 3)?.first_chunk()?),
+            address: address(original, DESTINATION)?,
+            answered_by: find_attr(attrs, TUPLE_REPLY).and_then(|reply| address(reply, SOURCE)),
+        })
     }
 
     fn belongs_to(&self, flows: &HashMap<u16, Vec<&Flow>>) -> bool {
         flows.get(&self.port).into_iter().flatten().any(|flow| {
             let address = flow.address.is_none_or(|address| address == self.address);
+            let answered = flow.answered_by.is_none_or(|address| Some(address) == self.answered_by);
             let family = Family::of(self.address) == flow.family;
-            family && flow.protocol.number() == self.protocol && address
+            family && flow.protocol.number() == self.protocol && address && answered
         })
     }
+}
+
+/// `CTA_IP_V4_SRC`, `CTA_IP_V6_SRC`
+const SOURCE: (u16, u16) = (1, 3);
+/// `CTA_IP_V4_DST`, `CTA_IP_V6_DST`
+const DESTINATION: (u16, u16) = (2, 4);
+
+fn address(tuple: &[u8], (v4, v6): (u16, u16)) -> Option<IpAddr> {
+    let ip = find_attr(tuple, 1)?;
+    let v4 = find_attr(ip, v4).and_then(|bytes| bytes.first_chunk::<4>()).map(|bytes| IpAddr::from(*bytes));
+    let v6 =
+        || find_attr(ip, v6).and_then(|bytes| bytes.first_chunk::<16>()).map(|bytes| IpAddr::from(*bytes));
+    v4.or_else(v6)
 }
 
 fn entry(attrs: &[u8]) -> Entry {

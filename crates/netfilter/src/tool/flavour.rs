@@ -30,6 +30,13 @@ impl Flavour {
     }
 }
 
+/// Whether the program is certainly the legacy one: a script may call either.
+pub(crate) fn is_legacy_program(tool: Option<&Path>) -> bool {
+    let program = tool.map(target_of).unwrap_or_default();
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    name.contains("legacy") || name == "xtables-multi"
+}
+
 /// The file at the end of the links. Only its name counts, so the folders on the way are not looked at, as
 /// `canonicalize` does for every link anew.
 fn target_of(tool: &Path) -> PathBuf {
@@ -92,7 +99,7 @@ fn is_executable(file: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Flavour, find_tool, reads_native_matches, version_in};
+    use super::{Flavour, find_tool, is_legacy_program, reads_native_matches, version_in};
     use std::ffi::OsStr;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::PathBuf;
@@ -120,13 +127,16 @@ mod tests {
 
     #[test]
     fn flavour_is_that_of_the_link_target() {
-        for (program, expected) in [
-            ("xtables-nft-multi", Flavour::NfTables),
-            ("xtables-legacy-multi", Flavour::Legacy),
-            ("xtables-multi", Flavour::Legacy),
+        for (program, expected, is_legacy) in [
+            ("xtables-nft-multi", Flavour::NfTables, false),
+            ("xtables-legacy-multi", Flavour::Legacy, true),
+            ("xtables-multi", Flavour::Legacy, true),
+            ("wrapper.sh", Flavour::Legacy, false),
         ] {
             let folder = host(program, program, b"");
-            assert_eq!(flavour(folder.join("bin").as_os_str()), expected);
+            let tool = find_tool("iptables", folder.join("bin").as_os_str());
+            assert_eq!(Flavour::of(tool.as_deref()), expected);
+            assert_eq!(is_legacy_program(tool.as_deref()), is_legacy, "{program}");
             std::fs::remove_dir_all(folder).unwrap();
         }
         assert_eq!(flavour("/nonexistent:/proc/self/fdinfo".as_ref()), Flavour::Missing);

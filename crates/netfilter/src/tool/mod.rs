@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::plan::{Action, AnyRule, Canon, Listed, Reader, Step, Uses, Wanted};
 use crate::xt::{self, Family, Table};
 pub use flavour::Flavour;
-pub(crate) use flavour::{find_tool, reads_native_matches};
+pub(crate) use flavour::{find_tool, is_legacy_program, reads_native_matches};
 use quote::quote;
 pub(crate) use quote::split_words;
 use script::Script;

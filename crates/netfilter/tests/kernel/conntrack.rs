@@ -17,7 +17,13 @@ fn ports(family: u8) -> Vec<u16> {
 }
 
 fn flow(family: Family, port: u16, address: Option<&str>) -> Flow {
-    Flow { family, protocol: Protocol::Udp, port, address: address.map(|ip| ip.parse().unwrap()) }
+    let address = address.map(|ip| ip.parse().unwrap());
+    Flow { family, protocol: Protocol::Udp, port, address, answered_by: None }
+}
+
+/// Those that were forwarded to this address.
+fn answered_by(address: &str, flow: Flow) -> Flow {
+    Flow { answered_by: Some(address.parse().unwrap()), ..flow }
 }
 
 #[test]
@@ -60,5 +66,12 @@ fn only_the_named_go(others: Vec<Flow>) {
         let tcp = Flow { protocol: Protocol::Tcp, ..flow(Family::Ipv4, 5003, None) };
         flush(&[tcp]).unwrap();
         assert_eq!(ports(2), [5003, 5003]);
+        flush(&[answered_by("127.0.0.2", flow(Family::Ipv4, 5003, None))]).unwrap();
+        flush(&[answered_by("::2", flow(Family::Ipv6, 5001, None))]).unwrap();
+        flush(&[flow(Family::Ipv6, 5001, Some("::2"))]).unwrap();
+        assert_eq!((ports(2), ports(10)), (vec![5003, 5003], vec![5001, 5002]));
+        flush(&[answered_by("127.0.0.9", flow(Family::Ipv4, 5003, None))]).unwrap();
+        flush(&[answered_by("::1", flow(Family::Ipv6, 5001, None))]).unwrap();
+        assert_eq!((ports(2), ports(10)), (vec![5003], vec![5002]));
     });
 }

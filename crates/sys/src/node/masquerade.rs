@@ -211,7 +211,7 @@ impl Sys<'_> {
         }
         let mut batch = Batch::new();
         let chain = masquerade.chain();
-        for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
+        for family in self.families_in_use()? {
             let table = TableRef::Xt(family, xt::Table::Nat);
             if in_use.is_empty() {
                 // The chain's name may be another attachment's, too: it hashes both names without anything between them.
@@ -251,7 +251,7 @@ impl Sys<'_> {
         let (chain, comment) = (masquerade.chain(), masquerade.xt_comment());
         let own = self.given_addresses().to_vec();
         let mut found = BTreeSet::new();
-        for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
+        for family in self.families_in_use()? {
             let table = TableRef::Xt(family, xt::Table::Nat);
             if if_any(self.engine()?.chain_exists(&table, &chain))? {
                 let mut entries = self.engine()?.rules(&table, POSTROUTING)?;
@@ -263,6 +263,13 @@ impl Sys<'_> {
         }
         found.retain(|address| !own.contains(address));
         Ok(self.in_use_among(&found, None)?.into_iter().collect())
+    }
+
+    /// Those whose `nat` table iptables may have something in.
+    fn families_in_use(&mut self) -> Result<Vec<xt::Family>, Failure> {
+        let engine = self.engine()?;
+        let families = [xt::Family::Ipv4, xt::Family::Ipv6].into_iter();
+        Ok(families.filter(|family| !engine.is_unused(*family, xt::Table::Nat)).collect())
     }
 
     /// Nothing but what is for the addresses of a dead attempt: others of the same names may live.
@@ -291,7 +298,7 @@ impl Sys<'_> {
     ) -> Result<(), Failure> {
         let mut batch = Batch::new();
         let bare = bare_chains(network, valid, forgotten);
-        for family in [xt::Family::Ipv4, xt::Family::Ipv6] {
+        for family in self.families_in_use()? {
             let table = TableRef::Xt(family, xt::Table::Nat);
             for rule in if_any(self.engine()?.rules(&table, POSTROUTING))? {
                 let Some(chain) = stale_chain(&rule, network, valid) else { continue };
