@@ -75,6 +75,7 @@ class Node:
     def __init__(self, path, runc, is_v1):
         """PATH: the directories of containerd, its shim, ctr and crictl."""
         self.env = dict(os.environ, PATH=path + ":" + os.environ["PATH"])
+        self.folders = path.split(":") + [os.path.dirname(runc)]
         self.daemon, self.log, self.starts, self.is_torn = None, DIR + "/log", 0, False
         os.makedirs(DIR)
         with open(DIR + "/config.toml", "w") as f:
@@ -192,7 +193,10 @@ class Node:
 
     def warnings(self):
         """What containerd warned of, without what differs from run to run; of networks only, once it was killed."""
-        calm, _, torn = open(self.log).read().partition(KILLED)
+        log = open(self.log).read()
+        for folder in self.folders:  # the names of the folders that its programs are in say nothing of networks
+            log = log.replace(folder, "")
+        calm, _, torn = log.partition(KILLED)
         lines = calm.splitlines() + [l for l in torn.splitlines() if OF_NETWORKS.search(l)]
         said = [l for l in lines if re.search(r"level=(warning|error|fatal)", l)]
         return sorted({remains.plain(l) for l in said if OF_NETWORKS.search(l) or not self.noise.search(l)})

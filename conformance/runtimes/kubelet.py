@@ -34,7 +34,8 @@ CONFIG = {
 # What it and containerd say of networks and of pods' sandboxes.
 OF_NETWORKS = re.compile("cni|network|sandbox|hostport", re.I)
 # What both say of a pod whose making the lane cut short, and a kubelet of what it does when it ends: that depends on the moment.
-CUT_SHORT = re.compile("torn.*(signal: killed|is reserved for)|context canceled")
+# A plugin that was killed behind its answer failed without a word; then containerd may not be rid of the sandbox at once.
+CUT_SHORT = re.compile(r'torn.*(signal: killed|is reserved for|failed \((add|delete)\): ")|context canceled|cannot delete running task')
 
 
 def run(lab):

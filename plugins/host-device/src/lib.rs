@@ -11,11 +11,11 @@ mod find;
 mod loan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_netlink::Link;
 use cnibox_spec::{Attachment, CniResult, Interface, NetnsPath, Verb, check_expressible};
 use cnibox_sys::{CheckWording, Failure, Ledger, PodPlan, Record, Sys, Txn};
 
 pub use config::Config;
+use config::Wanted;
 
 /// The plugin.
 pub struct HostDevice;
@@ -57,8 +57,7 @@ impl Plugin for HostDevice {
         let returned = if config.dpdk {
             Ok(())
         } else {
-            let home = config.device.as_ref().and_then(|device| find::link(sys, device).ok());
-            take_back(sys, args.netns.as_ref(), &args.attachment, home.as_ref())
+            take_back(sys, args.netns.as_ref(), &args.attachment, config.device.as_ref())
         };
         Failure::collect([released, returned].into_iter().filter_map(Result::err))
     }
@@ -109,11 +108,11 @@ fn take_back(
     sys: &mut Sys<'_>,
     netns: Option<&NetnsPath>,
     attachment: &Attachment,
-    home: Option<&Link>,
+    wanted: Option<&Wanted>,
 ) -> Result<(), Failure> {
     let Some(netns) = netns else { return Ok(()) };
     match sys.open_pod_named_if_present(netns)? {
-        Some(_) => loan::take_back(sys, attachment, home),
+        Some(_) => loan::take_back(sys, attachment, wanted),
         None => Ok(()),
     }
 }

@@ -15,7 +15,9 @@ use cnibox_spec::{Attachment, IfName};
 use cnibox_sys::{Coded, Failure, Place, PodNotOpen, Sys, Txn, UndoStep, is_name_pattern};
 use thiserror::Error as ThisError;
 
+use crate::config::Wanted;
 use crate::device::Device;
+use crate::find;
 
 /// Why a link could not be lent or taken back.
 #[derive(Debug, ThisError)]
@@ -76,29 +78,32 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
 }
 
 /// Takes back the link that was lent to the attachment, under its name on the host, where it stays down: nobody knows how it
-/// was. The container is open. What the ledger says counts; of a link that the reference lent, its alias. Where that leads
-/// to another name than that of the device at `home`, which is on the host, a link of a kind that a container can make is
-/// no loan.
+/// was. The container is open. What the ledger says counts; what is lent and not noted there has its name on the host for an
+/// alias, as the reference gives it. Where the `wanted` device is on the host and the alias says another name, a link is no
+/// loan that the container can have made.
 ///
 /// # Errors
 /// [`LoanError`]; the link is in the container then.
 pub(crate) fn take_back(
     sys: &mut Sys<'_>,
     attachment: &Attachment,
-    home: Option<&Link>,
+    wanted: Option<&Wanted>,
 ) -> Result<(), Failure> {
-    let ifname = &attachment.ifname;
     let (lent, host_name) = match Device::noted(sys.notes()) {
-        Some(device) => match find(sys, &device, ifname)? {
+        Some(device) => match lent_link(sys, &device, &attachment.ifname)? {
             // It was given back before, and lent again.
             Some(lent) if sys.noted_as_anothers(&lent)?.is_some() => return Ok(()),
             Some(lent) => (lent, device.host_name),
             None => return expect_home(sys, &device),
         },
         None => {
-            let Some(lent) = sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())? else {
-                return Ok(());
+            let home = wanted.and_then(|device| find::link(sys, device).ok());
+            let named = sys.rtnl(Place::Pod)?.link_by_name_if_present(attachment.ifname.as_str())?;
+            let lent = match (named, wanted) {
+                (None, Some(Wanted::Name(name))) if home.is_none() => renamed(sys, name)?,
+                (named, _) => named,
             };
+            let Some(lent) = lent else { return Ok(()) };
             // What the same container was lent as this interface is this attachment's under an earlier name of the network,
             // unless this one's device has never left the host.
             let is_renamed = |owner: &Attachment| home.is_none() && owner.is_same_interface(attachment);
@@ -106,8 +111,8 @@ pub(crate) fn take_back(
                 return Ok(());
             }
             let host_name = lent.alias.clone().filter(|alias| !alias.is_empty());
-            let host_name = host_name.ok_or_else(|| LoanError::NoAlias(ifname.to_string()))?;
-            if lent.kind.is_some() && home.is_some_and(|home| home.name != host_name) {
+            let host_name = host_name.ok_or_else(|| LoanError::NoAlias(attachment.ifname.to_string()))?;
+            if home.is_some_and(|home| home.name != host_name) && !sys.came_from_host(Place::Pod, &lent)? {
                 return Ok(());
             }
             (lent, host_name)
@@ -116,9 +121,20 @@ pub(crate) fn take_back(
     move_out(sys, &lent, &host_name)
 }
 
+/// The link in the container whose alias is the device's name, and that only the host can have put there.
+fn renamed(sys: &mut Sys<'_>, host_name: &str) -> Result<Option<Link>, Failure> {
+    let links = sys.rtnl(Place::Pod)?.links()?;
+    for link in links.into_iter().filter(|link| link.alias.as_deref() == Some(host_name)) {
+        if sys.came_from_host(Place::Pod, &link)? {
+            return Ok(Some(link));
+        }
+    }
+    Ok(None)
+}
+
 /// The link in the container: by its index there, whatever it is called now; or, as long as that is not noted, by its
 /// name. Another link in its place is not it.
-fn find(sys: &mut Sys<'_>, device: &Device, ifname: &IfName) -> Result<Option<Link>, Failure> {
+fn lent_link(sys: &mut Sys<'_>, device: &Device, ifname: &IfName) -> Result<Option<Link>, Failure> {
     let index = sys.made_link().map(|link| link.index);
     let rtnl = sys.rtnl(Place::Pod)?;
     let found = match index {
@@ -217,7 +233,7 @@ struct Loan {
 impl UndoStep for Loan {
     fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
         if self.at_home(sys)?.is_none()
-            && let Some(lent) = find(sys, &self.device, &self.ifname)?
+            && let Some(lent) = lent_link(sys, &self.device, &self.ifname)?
         {
             move_out(sys, &lent, &self.device.host_name)?;
         }

@@ -11,21 +11,34 @@ use crate::config::Config;
 
 /// DEL. As in the reference nothing that cannot be restored is an error: the interface is about to go anyway, and an
 /// error would keep the plugins before this one from removing it. Where there is nothing left to restore, the file goes;
-/// it stays for a later DEL while the interface may live.
+/// it stays for a later DEL while the interface may live, wherever that is, and where another attachment needs it.
 pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let Request { config, args, .. } = request;
-    let (container, ifname) = (args.attachment.container.as_str(), args.attachment.ifname.as_str());
-    let file = BackupFile::new(&config.data_dir, container, ifname);
+    let attachment = &args.attachment;
+    let file = BackupFile::new(&config.data_dir, attachment.container.as_str(), attachment.ifname.as_str());
     let is_done = match file.read() {
-        Some(backup) if is_reached(sys, args.netns.as_ref()) => restore(sys, &args.attachment, &backup),
+        Some(backup) if is_reached(sys, args.netns.as_ref()) => restore(sys, attachment, &backup),
         Some(_) => !sys.interface_may_live(args.netns.as_ref()),
         None => true,
     };
-    if is_done {
-        return Ok(file.remove_if_present()?);
+    match is_done {
+        true if is_anothers(attachment) => Ok(()),
+        true => Ok(file.remove_if_present()?),
+        false => {
+            sys.notes_kept();
+            Ok(())
+        }
     }
-    sys.notes_kept();
-    Ok(())
+}
+
+/// Whether the file is that of the same interface of the same container in another network, which its name does not tell.
+fn is_anothers(attachment: &Attachment) -> bool {
+    let records = Ledger::of_host().of_container(&attachment.container);
+    let mut others = records.iter().filter(|record| record.attachment != *attachment);
+    others.any(|record| {
+        let share = record.shares.get(Tuning::NAME);
+        record.attachment.is_same_interface(attachment) && share.is_some_and(|share| !share.superseded)
+    })
 }
 
 fn is_reached(sys: &mut Sys<'_>, netns: Option<&NetnsPath>) -> bool {
@@ -39,11 +52,12 @@ fn is_reached(sys: &mut Sys<'_>, netns: Option<&NetnsPath>) -> bool {
     }
 }
 
-/// Whether there is nothing left to restore: the interface is as it was, or is not there, or is another attachment's.
+/// Whether there is nothing left to restore: the interface is as it was, or is gone, or is another attachment's.
 fn restore(sys: &mut Sys<'_>, attachment: &Attachment, backup: &Backup) -> bool {
     match restored(sys, attachment, backup) {
-        Ok(failed) if failed.is_empty() => true,
-        Ok(failed) => {
+        Ok(None) => !sys.is_elsewhere(),
+        Ok(Some(failed)) if failed.is_empty() => true,
+        Ok(Some(failed)) => {
             sys.warn(failed.join("; "));
             false
         }
@@ -54,17 +68,21 @@ fn restore(sys: &mut Sys<'_>, attachment: &Attachment, backup: &Backup) -> bool 
     }
 }
 
-/// Restores what it can; answers with what it could not.
-fn restored(sys: &mut Sys<'_>, attachment: &Attachment, backup: &Backup) -> Result<Vec<String>, Failure> {
-    let Some(link) = sys.interface_in_pod(attachment)? else { return Ok(Vec::new()) };
+/// Restores what it can; answers with what it could not, and with `None` where the interface is not to be found.
+fn restored(
+    sys: &mut Sys<'_>,
+    attachment: &Attachment,
+    backup: &Backup,
+) -> Result<Option<Vec<String>>, Failure> {
+    let Some(link) = sys.interface_in_pod(attachment)? else { return Ok(None) };
     if sys.is_anothers(&link)? {
-        return Ok(Vec::new());
+        return Ok(Some(Vec::new()));
     }
     let rtnl = sys.rtnl(Place::Pod)?;
     let outcomes = backup.changes(link.index).map(|(what, change)| (what, rtnl.link_set(change)));
-    Ok(outcomes
-        .filter_map(|(what, outcome)| Some(format!("failed to restore {what}: {}", outcome.err()?)))
-        .collect())
+    let failed =
+        outcomes.filter_map(|(what, outcome)| Some(format!("failed to restore {what}: {}", outcome.err()?)));
+    Ok(Some(failed.collect()))
 }
 
 /// GC. The name of a backup does not tell the network, and other networks' backups are in the same directory. So only

@@ -113,6 +113,12 @@ impl Sys<'_> {
         self.turn.iter_mut().for_each(|turn| turn.remains = None);
     }
 
+    /// Whether the ledger says that the attachment's interface is in another namespace than the one that DEL names.
+    #[must_use]
+    pub fn is_elsewhere(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.is_elsewhere)
+    }
+
     /// Whether DEL must leave `link` alone although it bears the attachment's mark.
     pub(crate) fn is_of_another(&self, link: &Link) -> bool {
         let turn = self.turn.as_ref().filter(|turn| turn.is_elsewhere);
@@ -217,12 +223,18 @@ impl Sys<'_> {
     /// When the kernel refuses to tell.
     pub fn is_anothers(&mut self, link: &Link) -> Result<bool, Failure> {
         let Some(turn) = &self.turn else { return Ok(false) };
-        let mark = Mark::of(&turn.attachment);
-        if let Some(peer) = link.peer_index.filter(|_| link.is_kind("veth")) {
-            let host = self.host()?.link_by_index_if_present(peer)?;
+        let attachment = turn.attachment.clone();
+        let Some(peer) = link.peer_index.filter(|_| link.is_kind("veth")) else {
+            return Ok(self.noted_as_anothers(link)?.is_some());
+        };
+        let host = self.host()?.link_by_index_if_present(peer)?;
+        let mark = Mark::of(&attachment);
+        if host.as_ref().is_some_and(|host| mark.is_another(host) || mark.stage_of(host).is_some()) {
             return Ok(host.is_some_and(|host| mark.is_another(&host)));
         }
-        Ok(self.noted_as_anothers(link)?.is_some())
+        // Nothing says so on the host: it may be a device that the same container was lent.
+        let of_container = || Ledger::of_host().of_container(&attachment.container);
+        Ok(self.noted_among(of_container, link)?.is_some())
     }
 
     /// Whether the host's link `name` is there and marked as that of another attachment than this one.
@@ -240,6 +252,15 @@ impl Sys<'_> {
     /// # Errors
     /// When the container's namespace cannot be identified.
     pub fn noted_as_anothers(&mut self, link: &Link) -> Result<Option<Attachment>, Failure> {
+        self.noted_among(|| Ledger::of_host().all(), link)
+    }
+
+    /// The same, of these records.
+    fn noted_among(
+        &mut self,
+        records: impl FnOnce() -> Vec<Record>,
+        link: &Link,
+    ) -> Result<Option<Attachment>, Failure> {
         let Some(record) = self.turn.as_ref().map(|turn| turn.record.clone()) else { return Ok(None) };
         let Some(here) = self.namespace_of_pod()? else { return Ok(None) };
         let made_it = |made: &Record| {
@@ -249,7 +270,7 @@ impl Sys<'_> {
         if made_it(&record) {
             return Ok(record.is_unfinished().then(|| taken_over_by(&record)).flatten());
         }
-        let mut others = Ledger::of_host().all().into_iter();
+        let mut others = records().into_iter();
         let owner = others.find(|made| made.attachment != record.attachment && made_it(made));
         Ok(owner.map(|made| made.attachment))
     }

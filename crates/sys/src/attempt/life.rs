@@ -335,13 +335,21 @@ impl Sys<'_> {
         Ok((self.presence_by_nsid(link)? == Presence::There).then_some((link.nsid, link.index)))
     }
 
-    /// Whether only the host can have given the namespace this link: one of the machine's devices, or one whose other end or
-    /// parent is in this namespace.
+    /// Whether only the host can have given the namespace this link.
     fn is_of_host(&mut self, nsid: i32, index: u32) -> Result<bool, Failure> {
         let Some(link) = self.host()?.link_in(nsid, index)? else { return Ok(false) };
-        let Some(of) = link.peer_netns_id else { return Ok(link.kind.is_none() && index != LOOPBACK) };
+        self.came_from_host(Place::Host, &link)
+    }
+
+    /// Whether only the host can have given a container `link`, of which the namespace at `asked` has told: it is one of the
+    /// machine's devices, or its other end or parent is in this namespace.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn came_from_host(&mut self, asked: Place, link: &Link) -> Result<bool, Failure> {
+        let Some(of) = link.peer_netns_id else { return Ok(link.kind.is_none() && link.index != LOOPBACK) };
         let here = NetNs::current()?;
-        Ok(self.host()?.nsid(here.as_fd())? == Some(of))
+        Ok(self.rtnl(asked)?.nsid(here.as_fd())? == Some(of))
     }
 
     /// Whether a living attachment was given the address of this network. A cheap look: mostly there is no note of it.
