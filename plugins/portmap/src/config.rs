@@ -178,8 +178,9 @@ impl Config {
         let shape: Shape = input.decode()?;
         let prev_result = match input.verb {
             Verb::Add | Verb::Check => input.conf.prev_result()?,
-            // DEL works whatever an earlier plugin has said.
-            Verb::Del | Verb::Status | Verb::Gc => None,
+            // DEL works whatever an earlier plugin has said; what can be read of it tells whose rules are the attachment's.
+            Verb::Del => input.conf.prev_result().ok().flatten(),
+            Verb::Status | Verb::Gc => None,
         };
         let lenient = !matches!(input.verb, Verb::Add | Verb::Check);
         shape.check(prev_result, lenient)

@@ -34,9 +34,11 @@ impl Known {
         sys: &mut Sys<'_>,
     ) -> Self {
         let given = result.map(|result| container_addresses(result, attachment.ifname.as_str()));
+        let beside = beside(attachment, netns, sys);
+        // What the runtime says may be long ago.
         let given = given.into_iter().flatten().map(|address| address.ip());
-        let own = given.chain(noted(attachment)).collect();
-        Self { attachment: attachment.clone(), own, beside: beside(attachment, netns, sys) }
+        let own = given.filter(|address| !beside.contains(address)).chain(noted(attachment)).collect();
+        Self { attachment: attachment.clone(), own, beside }
     }
 
     /// Of an attachment that is gone: an address that is `in_use` is somebody else's.

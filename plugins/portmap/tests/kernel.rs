@@ -91,6 +91,60 @@ fn del_cleans_the_backend_that_is_no_longer_configured() {
     }
 }
 
+/// How many flows to the port connection tracking knows in the sandbox.
+fn flows(net: &Sandbox) -> usize {
+    net.run("cat", &["/proc/net/nf_conntrack"]).lines().filter(|line| line.contains("dport=8080 ")).count()
+}
+
+/// Sends a datagram, which need not arrive.
+fn send(net: &Sandbox, to: &str) {
+    net.run("bash", &["-c", &format!("echo x > /dev/udp/{to}/8080")]);
+}
+
+#[test]
+fn del_ends_the_flows_of_its_ports_and_no_others() {
+    for backend in ["iptables", "nftables"] {
+        sandbox(|net| {
+            prepare(net);
+            let conf = conf(backend, "mynet", &["10.22.0.2/16"]);
+            call(net, "ADD", "one", &conf).run().success();
+            // One goes to the container, the other one to another machine's port of that number.
+            send(net, "10.22.0.1");
+            send(net, "10.22.0.77");
+            assert_eq!(flows(net), 2, "{backend}");
+            call(net, "DEL", "one", &conf).run().success();
+            assert_eq!(flows(net), 1, "{backend}");
+            // As with the Go plugin ADD ends all of them.
+            call(net, "ADD", "two", &conf).run().success();
+            assert_eq!(flows(net), 0, "{backend}");
+            send(net, "10.22.0.1");
+            call(net, "DEL", "one", &conf).run().success();
+            assert_eq!(flows(net), 1, "{backend}: repeated DEL");
+        });
+    }
+}
+
+/// As the Go plugin's does.
+#[test]
+fn del_leaves_nothing_behind_a_strangers_rule() {
+    sandbox(|net| {
+        prepare(net);
+        let conf = conf("iptables", "mynet", &["10.22.0.2/16"]);
+        call(net, "ADD", "one", &conf).run().success();
+        let saved = net.run("iptables-save", &["-t", "nat"]);
+        let chain = saved.lines().find_map(|line| line.strip_prefix(":CNI-DN-")).unwrap();
+        let chain = format!("CNI-DN-{}", chain.split(' ').next().unwrap());
+        for rule in ["-N MY", "-A MY -j", "-A CNI-HOSTPORT-DNAT -p tcp --dport 8080 -j"] {
+            let target = if rule == "-N MY" { "" } else { &chain };
+            net.run("sh", &["-c", &format!("iptables -t nat {rule} {target}")]);
+        }
+        call(net, "DEL", "one", &conf).run().success();
+        assert_eq!(dnat(net), Vec::<String>::new());
+        let saved = net.run("iptables-save", &["-t", "nat"]);
+        assert!(!saved.contains("--dport 8080"), "{saved}");
+    });
+}
+
 #[test]
 fn del_works_on_a_host_without_rules_or_tools() {
     sandbox(|net| {

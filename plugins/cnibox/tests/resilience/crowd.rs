@@ -12,6 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
 
 use crate::fixture::{Answer, Call, Side, Target, World, install};
+use crate::lacking::{Host, LEGACY_TOOLS, legacy_rules};
 use crate::networks::{self, Network};
 use crate::report::{Tally, rounds, sides};
 
@@ -28,6 +29,8 @@ struct Member {
     target: Target,
     network: Network,
     side: Side,
+    /// The folders with tools, where they are others than the machine's.
+    path: Option<String>,
 }
 
 impl Member {
@@ -35,7 +38,7 @@ impl Member {
         Call {
             side: self.side,
             plugin: self.network.kind(index).to_owned(),
-            env: Vec::new(),
+            env: self.path.iter().map(|path| ("PATH".to_owned(), path.clone())).collect(),
             stdin: self.network.conf(index, prev).to_string(),
             under: Vec::new(),
         }
@@ -88,7 +91,7 @@ fn crowd(net: &Sandbox, size: usize, side: Side, with_go: bool) -> Vec<Member> {
         .map(|number| {
             let network = kinds[number % kinds.len()].clone().with_ports(10_000 + 2 * number);
             let side = if with_go && number % 5 == 4 { Side::Go } else { side };
-            Member { target: Target::of(&net.container()), network, side }
+            Member { target: Target::of(&net.container()), network, side, path: None }
         })
         .collect()
 }
@@ -230,6 +233,30 @@ fn first_comers_race_for_one_bridge() {
     }
 }
 
+/// The tools keep no chain between a look and a change, so that all want to make the same ones.
+#[test]
+fn first_comers_race_for_the_chains_of_legacy_iptables() {
+    sandbox(|net| {
+        install();
+        let Some(host) = Host::with(&LEGACY_TOOLS) else { return skip("no xtables-legacy-multi") };
+        let member = |number: usize| Member {
+            target: Target::of(&net.container()),
+            network: networks::dual().with_ports(10_000 + 2 * number),
+            side: Side::Ours,
+            path: Some(host.path.clone()),
+        };
+        let members: Vec<_> = (0..6).map(member).collect();
+        let results = at_once(&members, |member| member.chain("ADD", &Value::Null).expect("ADD"));
+        let living: Vec<_> = members.iter().zip(results).collect();
+        at_once(&living, |(member, result)| member.chain("CHECK", result).expect("CHECK"));
+        at_once(&living, |(member, result)| member.chain("DEL", result).expect("DEL"));
+        let left = legacy_rules(net);
+        for trace in ["CNI-DN-", "10.62.0.", "fd00:62::"] {
+            assert!(!left.contains(trace), "{left}");
+        }
+    });
+}
+
 /// What goes wrong when eight containers want a bridge that is not there.
 fn race(net: &Sandbox, network: &Network, side: Side) -> String {
     install();
@@ -238,7 +265,7 @@ fn race(net: &Sandbox, network: &Network, side: Side) -> String {
             let has_ports = !network.ports.is_null();
             let network = network.clone();
             let network = if has_ports { network.with_ports(10_000 + 2 * number) } else { network };
-            Member { target: Target::of(&net.container()), network, side }
+            Member { target: Target::of(&net.container()), network, side, path: None }
         })
         .collect();
     let mut problem = String::new();
@@ -272,7 +299,7 @@ fn a_gateways_bridge_keeps_its_mac_from_the_start() {
         let mut network = networks::v4();
         // The gateway has the only address.
         network.plugins[0]["ipam"]["ranges"][0][0]["rangeEnd"] = json!("10.61.0.1");
-        let member = Member { target: Target::of(&net.container()), network, side: Side::Ours };
+        let member = Member { target: Target::of(&net.container()), network, side: Side::Ours, path: None };
         member
             .chain("ADD", &Value::Null)
             .expect_err("an ADD that makes the bridge and fails at its addresses");
@@ -294,7 +321,7 @@ fn a_bridge_without_gateway_may_take_another_ports_mac() {
         install();
         let network = networks::layer2();
         let bridge = network.plugins[0]["bridge"].as_str().expect("a bridge").to_owned();
-        let member = Member { target: Target::of(&net.container()), network, side: Side::Ours };
+        let member = Member { target: Target::of(&net.container()), network, side: Side::Ours, path: None };
         let result = member.chain("ADD", &Value::Null).expect("ADD");
         net.run("ip", &["link", "add", "port", "type", "veth", "peer", "name", "peer"]);
         net.run("ip", &["link", "set", "port", "address", "02:00:00:00:00:00"]);

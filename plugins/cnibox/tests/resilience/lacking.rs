@@ -32,17 +32,21 @@ assert libc.prctl(PR_SET_SECCOMP, FILTER, ctypes.byref(Program(len(code), ctypes
 os.execv(sys.argv[1], sys.argv[1:])
 "#;
 
+/// Everything of both families.
+pub(crate) const LEGACY_TOOLS: [&str; 6] =
+    ["iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"];
+
 /// A host on which `iptables` is the legacy flavour.
-struct Host {
+pub(crate) struct Host {
     /// The only folder with tools.
-    path: String,
+    pub(crate) path: String,
     /// What plugins run under.
     under: Vec<String>,
 }
 
 impl Host {
     /// One with these tools; `None` where there are none to link to.
-    fn with(tools: &[&str]) -> Option<Self> {
+    pub(crate) fn with(tools: &[&str]) -> Option<Self> {
         let legacy = tool_of_machine("xtables-legacy-multi")?;
         let dir = Path::new("/run/testkit/tools");
         std::fs::create_dir_all(dir).expect("make a folder for tools");
@@ -98,7 +102,7 @@ fn tool_of_machine(name: &str) -> Option<PathBuf> {
 }
 
 /// The rules that the legacy tools see.
-fn legacy_rules(net: &Sandbox) -> String {
+pub(crate) fn legacy_rules(net: &Sandbox) -> String {
     let script = "for family in iptables ip6tables; do xtables-legacy-multi $family-save; done \
          | sed '/^#/d; /^:/s/ \\[.*//'";
     net.run("sh", &["-ec", script])
@@ -147,11 +151,57 @@ fn nobody_needs_ip6tables_for_ipv4() {
 
 #[test]
 fn nobody_needs_nf_tables_where_iptables_is_the_legacy_one() {
-    let tools =
-        ["iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"];
     for network in [networks::v4(), networks::dual(), networks::layer2(), networks::routed()] {
-        come_and_go(&network, &tools, Host::without_netfilter);
+        come_and_go(&network, &LEGACY_TOOLS, Host::without_netfilter);
     }
+}
+
+/// Between a look and a change somebody else makes the first of the chains that are wanted, each time.
+#[test]
+fn what_somebody_else_has_made_in_between_is_no_reason_to_fail() {
+    sandbox(|net| {
+        let world = World::new(net, networks::v4(), Side::Ours);
+        let Some(host) = Host::with(&LEGACY_TOOLS) else { return skip("no xtables-legacy-multi") };
+        let legacy = tool_of_machine("xtables-legacy-multi").expect("it was found before");
+        let restore = Path::new(&host.path).join("iptables-restore");
+        std::fs::remove_file(&restore).expect("unlink a tool");
+        let script = format!(
+            "#!/bin/bash\ninput=$(< /dev/stdin)\n[[ $input =~ \\*([a-z]+) ]]; table=${{BASH_REMATCH[1]}}\n\
+             if [[ $input =~ -N\\ ([A-Za-z0-9-]+) ]]; then {0} iptables -t $table -N ${{BASH_REMATCH[1]}}; fi\n\
+             {0} iptables-restore \"$@\" <<< \"$input\"\n",
+            legacy.display()
+        );
+        std::fs::write(&restore, script).expect("write a tool");
+        net.run("chmod", &["+x", &restore.display().to_string()]);
+        let target = Target::of(&net.container());
+        let result = host.run(&world, "ADD", &target, &Value::Null).expect("ADD");
+        host.run(&world, "CHECK", &target, &result).expect("CHECK");
+        host.run(&world, "DEL", &target, &result).expect("DEL");
+    });
+}
+
+/// Asking legacy iptables makes the table, and with it hooks that every packet passes.
+#[test]
+fn nobody_makes_a_nat_table_to_remove_what_is_not_in_it() {
+    sandbox(|net| {
+        let world = World::new(net, networks::layer2(), Side::Ours);
+        let Some(host) = Host::with(&LEGACY_TOOLS) else { return skip("no xtables-legacy-multi") };
+        let target = Target::of(&net.container());
+        let result = host.run(&world, "ADD", &target, &Value::Null).expect("ADD");
+        // Nor is it an error that the tool would not work.
+        for tool in LEGACY_TOOLS {
+            let file = format!("{}/{tool}", host.path);
+            std::fs::remove_file(&file).expect("unlink a tool");
+            let broken = Path::new(&host.path).join(format!("{tool}-legacy"));
+            std::fs::write(&broken, "#!/bin/sh\nexit 4\n").expect("write a tool");
+            net.run("chmod", &["+x", &broken.display().to_string()]);
+            symlink(&broken, &file).expect("link a tool");
+        }
+        host.run(&world, "DEL", &target, &result).expect("DEL");
+        host.run(&world, "GC", &target, &Value::Null).expect("GC");
+        let tables = "cat /proc/net/ip_tables_names /proc/net/ip6_tables_names 2>/dev/null || true";
+        assert_eq!(net.run("sh", &["-c", tables]), "");
+    });
 }
 
 /// As Go's plugins find out: by trying, not by looking for the file.
@@ -181,12 +231,10 @@ fn an_iptables_that_cannot_be_used_leaves_the_choice_to_nft() {
 /// The tools write one family after the other: what the first has is taken back when the second refuses.
 #[test]
 fn masquerade_of_one_family_goes_when_the_other_refuses() {
-    let tools =
-        ["iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"];
     sandbox(|net| {
         let network = alone(networks::dual());
         let world = World::new(net, network, Side::Ours);
-        let Some(host) = Host::with(&tools) else { return skip("no xtables-legacy-multi") };
+        let Some(host) = Host::with(&LEGACY_TOOLS) else { return skip("no xtables-legacy-multi") };
         let first = Target::of(&net.container());
         let result = host.run(&world, "ADD", &first, &Value::Null).expect("ADD");
         host.run(&world, "DEL", &first, &result).expect("DEL");

@@ -345,6 +345,26 @@ fn what_is_lent_comes_home_although_the_network_was_renamed() {
     });
 }
 
+/// The backup's name has neither the network nor the namespace.
+#[test]
+fn what_is_lent_comes_home_untuned_whatever_del_was_sent_before() {
+    on_each(vec![networks::lent()], Side::Ours, |_, world| {
+        let [first, second] = [(); 2].map(|()| world.net.container());
+        let target = Target::of(&first);
+        let before = world.host();
+        let result = world.add(&target).expect("ADD");
+        let mut other = Network { name: "other".to_owned(), ..world.network.clone() };
+        other.interface()["device"] = json!("lent7");
+        let other = world.with(other);
+        other.add(&target).expect_err("the name is taken");
+        other.del(&target, &Value::Null).expect("DEL of what has failed");
+        world.check(&target, &result).expect("CHECK");
+        world.del(&moved(&target, &second), &Value::Null).expect("DEL where it is not");
+        world.del(&target, &result).expect("DEL");
+        assert_eq!(cnibox_testkit::diff(&before, &world.host()), "");
+    });
+}
+
 /// DEL of a namespace where it never was released its address; what fails elsewhere then says nothing about it.
 #[test]
 fn a_failed_add_elsewhere_is_no_reason_to_take_down_what_lives() {
