@@ -79,8 +79,8 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
 
 /// Takes back the link that was lent to the attachment, under its name on the host, where it stays down: nobody knows how it
 /// was. The container is open. What the ledger says counts; what is lent and not noted there has its name on the host for an
-/// alias, as the reference gives it. Where the `wanted` device is on the host and the alias says another name, a link is no
-/// loan that the container can have made.
+/// alias, as the reference gives it. While the `wanted` device is on the host, a link that the container can have made is
+/// no loan.
 ///
 /// # Errors
 /// [`LoanError`]; the link is in the container then.
@@ -112,7 +112,7 @@ pub(crate) fn take_back(
             }
             let host_name = lent.alias.clone().filter(|alias| !alias.is_empty());
             let host_name = host_name.ok_or_else(|| LoanError::NoAlias(attachment.ifname.to_string()))?;
-            if home.is_some_and(|home| home.name != host_name) && !sys.came_from_host(Place::Pod, &lent)? {
+            if home.is_some() && !sys.came_from_host(Place::Pod, &lent)? {
                 return Ok(());
             }
             (lent, host_name)
