@@ -35,7 +35,8 @@ CONFIG = {
 OF_NETWORKS = re.compile("cni|network|sandbox|hostport", re.I)
 # What both say of a pod whose making the lane cut short, and a kubelet of what it does when it ends: that depends on the moment.
 # A plugin that was killed behind its answer failed without a word; then containerd may not be rid of the sandbox at once.
-CUT_SHORT = re.compile(r'torn.*(signal: killed|is reserved for|failed \((add|delete)\): ")|context canceled|cannot delete running task')
+CUT_SHORT = re.compile(r'torn.*(signal: killed|is reserved for|failed \(add\): ")|context canceled|'
+                       'encountered an error cleaning up failed sandbox.*cannot delete running task')
 
 
 def run(lab):

@@ -9,12 +9,14 @@
 
 use std::os::fd::AsFd;
 
+use cnibox_harness::Plugin;
 use cnibox_netlink::{Error, Link, LinkChange, Rtnl};
 use cnibox_netns::NetNs;
 use cnibox_spec::{Attachment, IfName};
-use cnibox_sys::{Coded, Failure, Place, PodNotOpen, Sys, Txn, UndoStep, is_name_pattern};
+use cnibox_sys::{Coded, Failure, Ledger, Place, PodNotOpen, Sys, Txn, UndoStep, is_name_pattern};
 use thiserror::Error as ThisError;
 
+use crate::HostDevice;
 use crate::config::Wanted;
 use crate::device::Device;
 use crate::find;
@@ -79,8 +81,8 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
 
 /// Takes back the link that was lent to the attachment, under its name on the host, where it stays down: nobody knows how it
 /// was. The container is open. What the ledger says counts; what is lent and not noted there has its name on the host for an
-/// alias, as the reference gives it. While the `wanted` device is on the host, a link that the container can have made is
-/// no loan.
+/// alias, as the reference gives it. While the `wanted` device is on the host under another name, a link that the container
+/// can have made is no loan.
 ///
 /// # Errors
 /// [`LoanError`]; the link is in the container then.
@@ -97,39 +99,46 @@ pub(crate) fn take_back(
             None => return expect_home(sys, &device),
         },
         None => {
-            let home = wanted.and_then(|device| find::link(sys, device).ok());
-            let named = sys.rtnl(Place::Pod)?.link_by_name_if_present(attachment.ifname.as_str())?;
-            let lent = match (named, wanted) {
-                (None, Some(Wanted::Name(name))) if home.is_none() => renamed(sys, name)?,
-                (named, _) => named,
-            };
+            let lent = sys.rtnl(Place::Pod)?.link_by_name_if_present(attachment.ifname.as_str())?;
             let Some(lent) = lent else { return Ok(()) };
-            // What the same container was lent as this interface is this attachment's under an earlier name of the network,
-            // unless this one's device has never left the host.
-            let is_renamed = |owner: &Attachment| home.is_none() && owner.is_same_interface(attachment);
-            if sys.noted_as_anothers(&lent)?.is_some_and(|owner| !is_renamed(&owner)) {
-                return Ok(());
+            match unnoted_name(sys, attachment, wanted, &lent)? {
+                Some(host_name) => (lent, host_name),
+                None => return Ok(()),
             }
-            let host_name = lent.alias.clone().filter(|alias| !alias.is_empty());
-            let host_name = host_name.ok_or_else(|| LoanError::NoAlias(attachment.ifname.to_string()))?;
-            if home.is_some() && !sys.came_from_host(Place::Pod, &lent)? {
-                return Ok(());
-            }
-            (lent, host_name)
         }
     };
     move_out(sys, &lent, &host_name)
 }
 
-/// The link in the container whose alias is the device's name, and that only the host can have put there.
-fn renamed(sys: &mut Sys<'_>, host_name: &str) -> Result<Option<Link>, Failure> {
-    let links = sys.rtnl(Place::Pod)?.links()?;
-    for link in links.into_iter().filter(|link| link.alias.as_deref() == Some(host_name)) {
-        if sys.came_from_host(Place::Pod, &link)? {
-            return Ok(Some(link));
+/// The name on the host of a link that nobody noted for this attachment; `None` for one that is not its loan.
+fn unnoted_name(
+    sys: &mut Sys<'_>,
+    attachment: &Attachment,
+    wanted: Option<&Wanted>,
+    lent: &Link,
+) -> Result<Option<String>, Failure> {
+    let home = wanted.and_then(|device| find::link(sys, device).ok());
+    if let Some(owner) = sys.noted_as_anothers(lent)? {
+        // What the same container was lent as this interface is this attachment's under an earlier name of the network, unless
+        // this one's device has never left the host.
+        if home.is_some() || !owner.is_same_interface(attachment) {
+            return Ok(None);
         }
+        let device =
+            Ledger::of_host().read(&owner).and_then(|record| Device::noted(record.notes(HostDevice::NAME)));
+        return Ok(device.filter(|device| device.is(lent)).map(|device| device.host_name));
     }
-    Ok(None)
+    if sys.is_anothers(lent)? {
+        return Ok(None);
+    }
+    let host_name = lent.alias.clone().filter(|alias| !alias.is_empty());
+    let host_name = host_name.ok_or_else(|| LoanError::NoAlias(lent.name.clone()))?;
+    // By its own name on the host there may be another device by now, so that this one cannot go home.
+    let is_home = home.is_some_and(|home| home.name != host_name);
+    if is_home && !sys.came_from_host(Place::Pod, lent)? {
+        return Ok(None);
+    }
+    Ok(Some(host_name))
 }
 
 /// The link in the container: by its index there, whatever it is called now; or, as long as that is not noted, by its

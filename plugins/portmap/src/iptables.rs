@@ -102,12 +102,8 @@ pub(crate) fn remove(owner: &Owner, family: Family) -> Batch {
 /// chains that are not ours, whose rules stay and then lead nowhere.
 pub(crate) fn remove_whole(owner: &Owner, family: Family) -> Batch {
     let chain = owner.dnat_chain();
-    let mut batch = Batch::new();
-    batch
-        .xt(family, Table::Nat)
-        .delete_rules_where(TOP, RulesOf::JumpsTo(chain.clone()))
-        .flush_chain(&chain)
-        .delete_chain_if_unreferenced(&chain);
+    let mut batch = remove_entries_and_chain(TOP, RulesOf::JumpsTo(chain.clone()), &chain, family);
+    batch.xt(family, Table::Nat).flush_chain(&chain);
     batch
 }
 

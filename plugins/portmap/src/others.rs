@@ -35,9 +35,16 @@ impl Known {
     ) -> Self {
         let given = result.map(|result| container_addresses(result, attachment.ifname.as_str()));
         let beside = beside(attachment, netns, sys);
-        // What the runtime says may be long ago.
-        let given = given.into_iter().flatten().map(|address| address.ip());
-        let own = given.filter(|address| !beside.contains(address)).chain(noted(attachment)).collect();
+        let mut own: HashSet<_> = noted(attachment).into_iter().collect();
+        for address in given.into_iter().flatten().map(|address| address.ip()) {
+            // What the runtime says may be long ago. What cannot be found out is somebody's.
+            let is_anothers = beside.contains(&address)
+                || !own.contains(&address)
+                    && sys.address_is_held(&attachment.network, address).unwrap_or(true);
+            if !is_anothers {
+                own.insert(address);
+            }
+        }
         Self { attachment: attachment.clone(), own, beside }
     }
 

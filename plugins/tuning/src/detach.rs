@@ -21,14 +21,14 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
         Some(_) => !sys.interface_may_live(args.netns.as_ref()),
         None => true,
     };
-    match is_done {
-        true if is_anothers(attachment) => Ok(()),
-        true => Ok(file.remove_if_present()?),
-        false => {
-            sys.notes_kept();
-            Ok(())
-        }
+    if !is_done {
+        sys.notes_kept();
+        return Ok(());
     }
+    if is_anothers(attachment) {
+        return Ok(());
+    }
+    Ok(file.remove_if_present()?)
 }
 
 /// Whether the file is that of the same interface of the same container in another network, which its name does not tell.

@@ -227,10 +227,11 @@ impl Sys<'_> {
         let Some(peer) = link.peer_index.filter(|_| link.is_kind("veth")) else {
             return Ok(self.noted_as_anothers(link)?.is_some());
         };
-        let host = self.host()?.link_by_index_if_present(peer)?;
-        let mark = Mark::of(&attachment);
-        if host.as_ref().is_some_and(|host| mark.is_another(host) || mark.stage_of(host).is_some()) {
-            return Ok(host.is_some_and(|host| mark.is_another(&host)));
+        if let Some(host) = self.host()?.link_by_index_if_present(peer)? {
+            let mark = Mark::of(&attachment);
+            if mark.is_another(&host) || mark.stage_of(&host).is_some() {
+                return Ok(mark.is_another(&host));
+            }
         }
         // Nothing says so on the host: it may be a device that the same container was lent.
         let of_container = || Ledger::of_host().of_container(&attachment.container);

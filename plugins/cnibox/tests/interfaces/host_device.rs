@@ -161,27 +161,32 @@ fn a_lost_namespace_is_no_error_and_its_addresses_are_free() {
 /// As one that the Go plugin lent, with another device of the host that the configuration finds by now.
 #[test]
 fn a_loan_that_nobody_noted_comes_back_by_its_alias() {
-    for renamed in [false, true] {
-        sandbox(|net| {
-            let pod = net.container();
-            net.run("ip", &["link", "add", "dev0", "type", "veth", "peer", "name", "far0"]);
-            net.run("ip", &["link", "set", "dev0", "address", "c2:11:22:33:44:55"]);
-            let conf = match renamed {
-                true => by_name(None),
-                false => conf("host-device", json!({"hwaddr": "c2:11:22:33:44:55"}), None),
-            };
-            add(&pod, &conf);
-            net.run("rm", &["-r", "/run/cnibox"]);
-            if renamed {
-                net.run_in(&pod, "ip", &["link", "set", "eth0", "down", "name", "x0"]);
-            } else {
-                net.run("ip", &["link", "add", "dev1", "type", "bridge"]);
-                net.run("ip", &["link", "set", "dev1", "address", "c2:11:22:33:44:55"]);
-            }
-            del(&pod, &conf);
-            net.run("ip", &["link", "show", "dev0"]);
-        });
-    }
+    sandbox(|net| {
+        let pod = net.container();
+        net.run("ip", &["link", "add", "dev0", "type", "veth", "peer", "name", "far0"]);
+        net.run("ip", &["link", "set", "dev0", "address", "c2:11:22:33:44:55"]);
+        let conf = conf("host-device", json!({"hwaddr": "c2:11:22:33:44:55"}), None);
+        add(&pod, &conf);
+        net.run("rm", &["-r", "/run/cnibox"]);
+        net.run("ip", &["link", "add", "dev1", "type", "bridge"]);
+        net.run("ip", &["link", "set", "dev1", "address", "c2:11:22:33:44:55"]);
+        del(&pod, &conf);
+        net.run("ip", &["link", "show", "dev0"]);
+    });
+}
+
+#[test]
+fn an_alias_makes_no_loan_of_anothers_interface() {
+    sandbox(|net| {
+        let (_peer, pod) = (device(net), net.container());
+        let mut bridge = conf("bridge", json!({"bridge": "br0"}), Some("10.9.0.0/24"));
+        bridge["name"] = json!("other");
+        add(&pod, &bridge);
+        net.run_in(&pod, "ip", &["link", "set", "eth0", "alias", "dev7"]);
+        del(&pod, &by_name(None));
+        net.run_in(&pod, "ip", &["link", "show", "eth0"]);
+        del(&pod, &bridge);
+    });
 }
 
 #[test]

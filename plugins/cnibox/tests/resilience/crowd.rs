@@ -233,7 +233,7 @@ fn first_comers_race_for_one_bridge() {
     }
 }
 
-/// The tools keep no chain between a look and a change, so that all want to make the same ones.
+/// The tools lock nothing between a look and a change, so that all want to make the same chains.
 #[test]
 fn first_comers_race_for_the_chains_of_legacy_iptables() {
     sandbox(|net| {
