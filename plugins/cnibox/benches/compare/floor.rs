@@ -34,10 +34,14 @@ pub(crate) fn add(pod: &Pod, samples: &mut Samples) -> Result<()> {
 
 /// Undoes [`add`].
 pub(crate) fn del(pod: &Pod, samples: &mut Samples) -> Result<()> {
-    let link = run("ip", &["-netns", &pod.id, "-batch", "-"], "link delete eth0\n")?;
-    samples.note("DEL", LINK, link);
+    let link = link_del(pod)?;
     samples.note("DEL", WHOLE, link + run("iptables-restore", RESTORE, &rules(pod, false))?);
     Ok(())
+}
+
+/// Deletes a pod's interface, whoever made it.
+pub(crate) fn link_del(pod: &Pod) -> Result<Duration> {
+    run("ip", &["-netns", &pod.id, "-batch", "-"], "link delete eth0\n")
 }
 
 fn run(program: &str, args: &[&str], input: &str) -> Result<Duration> {
@@ -110,6 +114,6 @@ fn address(pod: &Pod) -> String {
     format!("172.26.{}.{}", 72 + pod.number / 250, pod.number % 250 + 1)
 }
 
-/// What deleting the link takes, which waits for all processors.
+/// What deleting the link of a container takes that cnibox attached, which waits for all processors.
 pub(crate) const LINK: &str = "link";
 const RESTORE: &[&str] = &["--noflush", "-w"];

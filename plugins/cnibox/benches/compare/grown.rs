@@ -49,7 +49,7 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
             let link = sides.get(2).map_or(f64::NAN, |floor| floor.median("DEL", floor::LINK));
             let share = |side: usize| times(median(sides, side, "DEL") / link);
             let what =
-                format!("DEL, {containers}, compared with `ip` that only deletes the link, {}", ms(link));
+                format!("DEL, {containers}, compared with `ip` that only deletes such a link, {}", ms(link));
             growth.row([what, share(0), share(1), share(2)]);
         }
     }
@@ -143,8 +143,13 @@ impl Player<'_> {
         let pod = self.setup.pod(number)?;
         if self.side == Side::Floor {
             turn.take(|| floor::add(&pod, &mut self.samples))?;
-            turn.take(|| Ok(()))?;
-            return turn.take(|| floor::del(&pod, &mut self.samples));
+            let (chain, such) = (self.setup.chain(self.net, Side::Ours)?, self.setup.pod(number + MANY)?);
+            let result = turn.take(|| chain.add(&such, &mut Samples::default()))?;
+            return turn.take(|| {
+                floor::del(&pod, &mut self.samples)?;
+                self.samples.note("DEL", floor::LINK, floor::link_del(&such)?);
+                chain.del(&such, &result, &mut Samples::default())
+            });
         }
         let chain = self.setup.chain(self.net, self.side)?;
         let result = turn.take(|| chain.add(&pod, &mut self.samples))?;
@@ -190,4 +195,6 @@ fn median(sides: &[Samples], side: usize, verb: &str) -> f64 {
     sides.get(side).map_or(f64::NAN, |samples| samples.median(verb, WHOLE))
 }
 
+/// More rounds than there ever are: what the floor deletes links of has numbers of its own.
+const MANY: usize = 100;
 const VERBS: [&str; 3] = ["ADD", "CHECK", "DEL"];
