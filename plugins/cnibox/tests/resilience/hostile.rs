@@ -390,6 +390,9 @@ fn threads_that_are_refused_leave_nothing() {
             if !answer.ok() {
                 refused += 1;
                 assert_eq!(world.left(&before, &target), "", "clone {when}: {answer:?}");
+            } else {
+                let check = world.call(0, "CHECK", &target, &answer.json()).run();
+                assert!(check.ok(), "clone {when}: {check:?}");
             }
             world.del(&target, &answer.json()).unwrap_or_else(|answer| panic!("DEL: {answer:?}"));
             world.bury(&target);
