@@ -89,7 +89,7 @@ impl Setup<'_> {
             let objects = turn.take(|| player.warm_up())?;
             turn.take(|| player.populate(containers))?;
             for round in 0..rounds {
-                player.round(turn, 1 + containers + round)?;
+                player.round(turn, 1 + containers + 2 * round)?;
             }
             Ok((player.samples, objects))
         })?;
@@ -138,12 +138,13 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// One container comes, is checked, and goes.
+    /// One container comes, is checked, and goes; beside the floor's own, `ip` deletes the link of one of cnibox's, which has
+    /// the next number.
     fn round(&mut self, turn: &Turn<'_>, number: usize) -> Result<()> {
         let pod = self.setup.pod(number)?;
         if self.side == Side::Floor {
             turn.take(|| floor::add(&pod, &mut self.samples))?;
-            let (chain, such) = (self.setup.chain(self.net, Side::Ours)?, self.setup.pod(number + MANY)?);
+            let (chain, such) = (self.setup.chain(self.net, Side::Ours)?, self.setup.pod(number + 1)?);
             let result = turn.take(|| chain.add(&such, &mut Samples::default()))?;
             return turn.take(|| {
                 floor::del(&pod, &mut self.samples)?;
@@ -195,6 +196,4 @@ fn median(sides: &[Samples], side: usize, verb: &str) -> f64 {
     sides.get(side).map_or(f64::NAN, |samples| samples.median(verb, WHOLE))
 }
 
-/// More rounds than there ever are: what the floor deletes links of has numbers of its own.
-const MANY: usize = 100;
 const VERBS: [&str; 3] = ["ADD", "CHECK", "DEL"];

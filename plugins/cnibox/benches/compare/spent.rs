@@ -70,7 +70,7 @@ fn measure(
     for number in 1..=containers {
         chain.add(&Pod::new(number, network.ports)?, &mut unused)?;
     }
-    let (traced, log) = behind(net.dir(), &chain, &["strace", "-f", "-T", "-qq", "-A", "-e", "signal=none"]);
+    let (traced, log) = behind(net.dir(), &chain, &["strace", "-T", "-qq", "-A", "-e", "signal=none"]);
     let (mut spent, mut samples) = (Vec::new(), Samples::default());
     for round in 1..=options.rounds(9) {
         let pod = Pod::new(containers + round, network.ports)?;
@@ -84,22 +84,13 @@ fn measure(
     Ok((spent, samples))
 }
 
-/// The times of a trace by what the calls were for. A line is `thread call(arguments) = result <seconds>`, or two with
-/// another thread's between them: `thread call(arguments <unfinished ...>`, `thread <... call resumed>) = result <seconds>`.
+/// The times of a trace by what the calls were for. A line is `call(arguments) = result <seconds>`.
 fn sums(log: &str) -> Spent {
-    let (mut sums, mut begun) = (Spent::new(), BTreeMap::new());
+    let mut sums = Spent::new();
     for line in log.lines() {
-        let Some((thread, call)) = line.split_once(' ') else { continue };
-        if call.ends_with("<unfinished ...>") {
-            begun.insert(thread, call.trim_start());
-            continue;
-        }
-        let call = call.trim_start();
-        let resumed = call.starts_with("<... ").then(|| begun.remove(thread)).flatten();
-        let line = format!("{}{call}", resumed.unwrap_or_default());
         let time = line.rsplit_once('<').and_then(|(_, time)| time.strip_suffix('>')?.parse::<f64>().ok());
         let Some(seconds) = time else { continue };
-        let found = GROUPS.iter().find(|(_, words)| words.iter().any(|word| is_about(&line, word)));
+        let found = GROUPS.iter().find(|(_, words)| words.iter().any(|word| is_about(line, word)));
         let Some((group, _)) = found else { continue };
         *sums.entry(group).or_default() += Duration::from_secs_f64(seconds);
     }
