@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ADD: the VRF, the interface in it, and what the interface loses on the way.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{Addr, AddrSpec, Error, Family, Link, LinkData, Monitor, Route, Rtnl, TABLE_MAIN};
+use cnibox_spec::{list, or_nil};
 use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, UndoStep};
 use ipnetwork::IpNetwork;
 use thiserror::Error as ThisError;
@@ -41,8 +43,8 @@ enum ApplyError {
     Restore { address: IpNetwork, ifname: String, vrf: String, source: Error },
     #[error("failed getting local/host addresses for {ifname} in table {table} with dst {address}")]
     NoLocalRoute { ifname: String, table: u32, address: IpNetwork },
-    #[error("could not add route '{dst}': {source}")]
-    Route { dst: IpNetwork, source: Error },
+    #[error("could not add route '{route}': {source}")]
+    Route { route: String, source: Error },
 }
 
 impl Coded for ApplyError {}
@@ -109,7 +111,7 @@ fn enslave(tx: &mut Txn<'_, '_>, ifname: &str, vrf: &Link, table: u32) -> Result
         let rtnl = sys.rtnl(Place::Pod)?;
         // Local and connected IPv4 routes have another scope: the kernel makes those itself.
         for route in routes.iter().filter(|route| route.scope == SCOPE_UNIVERSE) {
-            let refused = |source| ApplyError::Route { dst: route.dst, source };
+            let refused = |source| ApplyError::Route { route: go_route(route, table), source };
             rtnl.route_copy(route, table).map_err(refused)?;
         }
         Ok::<_, Failure>(())
@@ -139,6 +141,22 @@ fn main_routes(rtnl: &mut Rtnl, index: u32) -> Result<Vec<Route>, Error> {
     routes.retain(|route| route.oif == Some(index));
     routes.sort_by_key(|route| route.gw.is_some());
     Ok(routes)
+}
+
+/// A route, moved to `table`, as the netlink library of the reference prints it (`Route.String`).
+fn go_route(route: &Route, table: u32) -> String {
+    const FLAGS: [(u32, &str); 2] = [(4, "onlink"), (2, "pervasive")]; // RTNH_F_*
+    let is_via = |gw: &IpAddr| gw.is_ipv4() != route.dst.is_ipv4();
+    let via = |gw: IpAddr| format!("Via: Family: {}, Address: {gw} ", if gw.is_ipv4() { 2 } else { 10 });
+    format!(
+        "{{Ifindex: {} Dst: {} {}Src: {} Gw: {} Flags: {} Table: {table} Realm: 0}}",
+        route.oif.unwrap_or(0),
+        route.dst,
+        route.gw.filter(is_via).map(via).unwrap_or_default(),
+        or_nil(route.src),
+        or_nil(route.gw.filter(|gw| !is_via(gw))),
+        list(FLAGS.iter().filter(|(flag, _)| route.flags & flag != 0).map(|(_, name)| name)),
+    )
 }
 
 /// Adds the addresses that are gone and waits for each one's local route.

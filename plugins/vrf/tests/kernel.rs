@@ -75,6 +75,28 @@ fn the_interface_keeps_addresses_and_routes_in_the_vrf() {
     });
 }
 
+/// A gateway that only a route of link scope reaches: the kernel made none such, and the VRF's table gets none.
+#[test]
+fn a_route_that_does_not_fit_the_table_is_named_as_the_reference_names_it() {
+    with_vrf(|net| {
+        let pod = connected(net);
+        net.run_in(&pod, "ip", &["route", "add", "10.0.5.1", "dev", "eth0"]);
+        net.run_in(
+            &pod,
+            "ip",
+            &["route", "add", "192.0.2.0/24", "via", "10.0.5.1", "dev", "eth0", "src", "10.0.0.2"],
+        );
+        let index = net.run_in(&pod, "cat", &["/sys/class/net/eth0/ifindex"]);
+        let expected = format!(
+            "cmdAdd failed: could not add route '{{Ifindex: {} Dst: 192.0.2.0/24 Src: 10.0.0.2 Gw: 10.0.5.1 Flags: [] \
+             Table: 1001 Realm: 0}}': network is unreachable",
+            index.trim()
+        );
+        assert_eq!(VRF.failure("ADD", &pod, &conf(&pod, 1001)), expected);
+        assert!(routes(net, &pod, "-4", "main").contains("192.0.2.0/24 via 10.0.5.1"));
+    });
+}
+
 #[test]
 fn an_add_that_fails_at_any_step_leaves_nothing() {
     with_vrf(|net| {
