@@ -14,8 +14,10 @@ mod spoof;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::Link;
-use cnibox_spec::{CniResult, Interface, NetnsPath, check_expressible};
+use cnibox_spec::{Attachment, CniResult, Interface, NetnsPath, check_expressible};
 use cnibox_sys::{Failure, ListLink, Mark, Masquerade, Stage, Sys, Txn, Veth};
+
+use ipnetwork::IpNetwork;
 
 pub use config::Config;
 use plan::Layer3;
@@ -70,57 +72,52 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
         if layer2.spoof_check {
             apply::spoof_check(tx, &SpoofCheck::of(attachment), &veth)?;
         }
-        let mut result = CniResult::default();
-        let mut vlan_interface = None;
-        if let Some(ipam) = ipam {
-            let layer3 = address(tx, request, ipam, &veth.pod)?;
-            vlan_interface = layer3_host(tx, request, &layer3, &bridge)?;
-            result = layer3.result;
-        } else {
-            if layer2.up {
-                tx.shared(|sys| apply::pod_up(sys, &veth))?;
+        let (result, port, vlan_interface) = match ipam {
+            Some(ipam) => {
+                let layer3 = plan::layer3(&request.config, &attachment.ifname, ipam)?;
+                let (port, vlan_interface) = address(tx, attachment, &layer3, &veth, &bridge)?;
+                (layer3.result, port, vlan_interface)
             }
-            result.dns = request.config.dns.clone().unwrap_or_default();
-        }
-        let port =
-            if layer2.up { tx.shared(|sys| apply::port_up(sys, &veth.host))? } else { veth.host.clone() };
-        if !result.ips.is_empty() {
-            let has_ipv6 = result.ips.iter().any(|ip| ip.address.is_ipv6());
-            tx.shared(|sys| sys.announce_again(&veth.pod, has_ipv6))?;
-        }
+            None => {
+                let port = if layer2.up { bring_up(tx, &veth)? } else { veth.host.clone() };
+                let dns = request.config.dns.clone().unwrap_or_default();
+                (CniResult { dns, ..CniResult::default() }, port, None)
+            }
+        };
         let bridge = tx.shared(|sys| sys.host()?.link_by_index(bridge.index).map_err(Failure::from))?;
-        result.interfaces = interfaces(&bridge, &port, &veth, netns);
-        result.interfaces.extend(vlan_interface);
+        let interfaces = interfaces(&bridge, &port, &veth, netns).into_iter().chain(vlan_interface);
+        let result = CniResult { interfaces: interfaces.collect(), ..result };
         check_expressible(request.conf.version, &result)?;
         Ok(result)
     })
 }
 
-/// Gives the container the addresses that the IPAM plugin has answered with.
+/// Gives the container its addresses, and the host its side of them: gateways and masquerade. Answers with the host's end
+/// and the VLAN's gateway interface.
 fn address(
     tx: &mut Txn<'_, '_>,
-    request: &Request<'_, Config, AddArgs>,
-    ipam: CniResult,
-    pod: &Link,
-) -> Result<Layer3, Failure> {
-    let layer3 = plan::layer3(&request.config, &request.args.attachment.ifname, ipam)?;
-    tx.shared(|sys| apply::pod(sys, &layer3, pod.index))?;
-    Ok(layer3)
+    attachment: &Attachment,
+    layer3: &Layer3,
+    veth: &Veth,
+    bridge: &Link,
+) -> Result<(Link, Option<Interface>), Failure> {
+    let addresses: Vec<_> = layer3.result.ips.iter().map(|ip| ip.address).collect();
+    let has_ipv6 = addresses.iter().any(IpNetwork::is_ipv6);
+    tx.masquerade_add_beside(&Masquerade::of(attachment), layer3.masquerade, &addresses, |tx| {
+        tx.shared(|sys| apply::pod(sys, layer3, veth.pod.index))?;
+        let vlan_interface = tx.shared(|sys| apply::gateways(sys, layer3, bridge))?;
+        let port = tx.shared(|sys| apply::port_up(sys, &veth.host))?;
+        if !addresses.is_empty() {
+            tx.shared(|sys| sys.announce_again(&veth.pod, has_ipv6))?;
+        }
+        Ok((port, vlan_interface))
+    })
 }
 
-/// The host's side of the addresses: gateways and masquerade.
-fn layer3_host(
-    tx: &mut Txn<'_, '_>,
-    request: &Request<'_, Config, AddArgs>,
-    layer3: &Layer3,
-    bridge: &Link,
-) -> Result<Option<Interface>, Failure> {
-    let vlan_interface = tx.shared(|sys| apply::gateways(sys, layer3, bridge))?;
-    if let Some(choice) = layer3.masquerade {
-        let addresses: Vec<_> = layer3.result.ips.iter().map(|ip| ip.address).collect();
-        tx.masquerade_add(&Masquerade::of(&request.args.attachment), choice, &addresses)?;
-    }
-    Ok(vlan_interface)
+/// Brings up an attachment without addresses; answers with the host's end.
+fn bring_up(tx: &mut Txn<'_, '_>, veth: &Veth) -> Result<Link, Failure> {
+    tx.shared(|sys| apply::pod_up(sys, veth))?;
+    tx.shared(|sys| apply::port_up(sys, &veth.host))
 }
 
 /// Bridge, host end, container end: others count on this order.

@@ -4,7 +4,9 @@
 //! Undo is data, so that a journal can be printed and compared. Shared things (a bridge, base chains,
 //! forwarding) have no undo: other containers may use them by then.
 
+use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::thread;
 
 use cnibox_netfilter::Batch;
 use cnibox_netlink::{Error, Link, LinkChange, Route, Rtnl, RuleSpec};
@@ -118,6 +120,34 @@ impl<'s, 'h> Txn<'s, 'h> {
     ) -> Result<T, Failure> {
         self.journal.push(Box::new(undo));
         self.shared(work)
+    }
+
+    /// Applies `rules` to the packet filter, on a thread of its own, while `work` goes on, which must not use the packet
+    /// filter. The two wait for different locks of the kernel, and with many containers on the host the packet filter's
+    /// validation of a whole table (`nft_table_validate` in net/netfilter/nf_tables_api.c) takes longer than anything else
+    /// in an ADD. Where no thread can be had, one comes after the other. What fails is taken back by `undo`.
+    ///
+    /// # Errors
+    /// What `work` fails with, or else what the packet filter refuses.
+    pub fn rules_beside<T>(
+        &mut self,
+        undo: Batch,
+        rules: &Batch,
+        work: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.risky_step(Undo::Rules(undo), |sys| sys.engine().map(drop))?;
+        let Some(mut engine) = self.sys.engine.take() else { return work(self) };
+        let (done, applied) = thread::scope(|scope| {
+            let beside = thread::Builder::new().spawn_scoped(scope, || engine.apply(rules));
+            let done = work(self);
+            (done, beside.map(|beside| beside.join().unwrap_or_else(|panic| resume_unwind(panic))).ok())
+        });
+        let applied = match applied {
+            None if done.is_ok() => engine.apply(rules),
+            applied => applied.unwrap_or(Ok(())),
+        };
+        self.sys.engine = Some(engine);
+        done.and_then(|value| Ok(applied.map(|()| value)?))
     }
 
     /// The system, for looking without changing.

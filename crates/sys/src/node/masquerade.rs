@@ -14,7 +14,7 @@ use cnibox_netfilter::{Batch, Owner, Position, RuleInfo, TableRef, if_any};
 use cnibox_spec::{Attachment, LiveAttachment, sha512_prefix, subnet};
 use ipnetwork::IpNetwork;
 
-use crate::call::{Failure, Sys, Txn, Undo};
+use crate::call::{Failure, Sys, Txn};
 use crate::node::Backend;
 
 /// The masquerade of one attachment.
@@ -167,20 +167,22 @@ impl Masquerade {
 }
 
 impl Txn<'_, '_> {
-    /// Masquerades `addresses`, with the backend that was asked for or else the host wants.
+    /// Masquerades `addresses`, if that is asked for, while `work` goes on, see [`Txn::rules_beside`]; with the backend that
+    /// is asked for or else the host wants.
     ///
     /// # Errors
-    /// What the packet filter refuses.
-    pub fn masquerade_add(
+    /// What `work` fails with, or else what the packet filter refuses.
+    pub fn masquerade_add_beside<T>(
         &mut self,
         masquerade: &Masquerade,
-        asked: Option<Backend>,
+        asked: Option<Option<Backend>>,
         addresses: &[IpNetwork],
-    ) -> Result<(), Failure> {
+        work: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let Some(asked) = asked else { return work(self) };
         let backend = self.sys().masquerade_backend(masquerade, asked, addresses)?;
-        let undo = Undo::Rules(masquerade.remove(backend, addresses));
-        // Legacy iptables writes one family after the other.
-        self.risky_step(undo, |sys| sys.engine()?.apply(&masquerade.install(backend, addresses)))
+        let undo = masquerade.remove(backend, addresses);
+        self.rules_beside(undo, &masquerade.install(backend, addresses), work)
     }
 }
 
