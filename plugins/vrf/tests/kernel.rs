@@ -86,11 +86,11 @@ fn a_route_that_does_not_fit_the_table_is_named_as_the_reference_names_it() {
             "ip",
             &["route", "add", "192.0.2.0/24", "via", "10.0.5.1", "dev", "eth0", "src", "10.0.0.2"],
         );
-        let index = net.run_in(&pod, "cat", &["/sys/class/net/eth0/ifindex"]);
+        let link = net.run_in(&pod, "ip", &["-o", "link", "show", "eth0"]);
         let expected = format!(
             "cmdAdd failed: could not add route '{{Ifindex: {} Dst: 192.0.2.0/24 Src: 10.0.0.2 Gw: 10.0.5.1 Flags: [] \
              Table: 1001 Realm: 0}}': network is unreachable",
-            index.trim()
+            link.split(':').next().unwrap()
         );
         assert_eq!(VRF.failure("ADD", &pod, &conf(&pod, 1001)), expected);
         assert!(routes(net, &pod, "-4", "main").contains("192.0.2.0/24 via 10.0.5.1"));
