@@ -38,7 +38,7 @@ class Lab:
 
     def __init__(self, args):
         self.only, self.seed, self.count, self.update_docs = args.only, args.seed, args.count, args.update_docs
-        self.share = slice(args.seed % args.every, None, args.every)
+        self.share = share(args)
         self.reference = Cache().ready().reference
         self.bin = self.reference if args.bin == REFERENCE else os.path.abspath(args.bin or built())
         self.known = Known()
@@ -83,12 +83,30 @@ class Lab:
         return Judge(self.known, self.accepted if self.bin != self.reference else None)
 
 
+def prepare(args):
+    """Fills the caches that lanes of ARGS use, as far as that takes minutes; the exit status."""
+    steps = {"upstream": upstream.prepare,
+             "runtimes": lambda: (runtimes.prepare(args.only, share(args)), nomad.prepare(args.only))}
+    try:
+        for lane in args.lanes or LANES:
+            steps.get(lane, lambda: None)()
+    except LabError as e:
+        print("not prepared: %s" % e)
+        return 1
+    return 0
+
+
 LANES = {"self-test": Lab.self_test, "upstream": Lab.upstream, "side-by-side": Lab.side_by_side, "random": Lab.random,
          "swap": Lab.swap, "runtimes": Lab.runtimes, "full-kernel": Lab.full_kernel,
          "hosts": Lab.hosts}
 
 # Lanes whose tables have a page of their own.
 ELSEWHERE = {"hosts": ["[hosts.md](hosts.md) has its tables."]}
+
+
+def share(args):
+    """The part that --every leaves of what is to be run."""
+    return slice(args.seed % args.every, None, args.every)
 
 
 def built():
@@ -115,6 +133,7 @@ def main():
     ap.add_argument("--allow-skip", action="store_true", help="a lane that cannot run is no failure (not under CI=true)")
     ap.add_argument("--update-docs", action="store_true", help="put the tables of these lanes into docs/conformance.md and README.md")
     ap.add_argument("--renew-accepted", action="store_true", help="write down what is accepted of the scenarios that run as they are now (conformance/accepted)")
+    ap.add_argument("--prepare", action="store_true", help="only fill the caches that these lanes use")
     args = ap.parse_args()
     if args.update_docs and not (is_whole(args) or is_long_soak(args) or args.lanes == ["hosts"] and not args.bin):
         ap.error("the documents have whole runs of this checkout: --update-docs goes with no --only, --every, --seed, --count or --bin, "
@@ -124,6 +143,8 @@ def main():
         ap.error("unknown lane " + unknown[0] if unknown else "must be root (everything runs in namespaces of its own)")
     os.umask(0o022)
     needs.install()
+    if args.prepare:
+        return prepare(args)
     return Session(args).run()
 
 

@@ -51,6 +51,16 @@ def run(bindir, only=(), share=slice(None), seed=0):
     return [(table, problems)] + ([(times, [])] if times.rows else [])
 
 
+def prepare(only=(), share=slice(None)):
+    """Fills the cache with what `run` needs for the same."""
+    cache = Cache().ready()
+    for runtime in catalogue.chosen(only, share):
+        with alone(cache):
+            runtime.prepare(cache)
+    with alone(cache):
+        builds.go_plugins(cache)
+
+
 def _again(runtime, settings, bindir, go):
     """The figures once more, in the other order: the reports with the plugins under test and with the Go plugins."""
     return tuple(_sandboxed(runtime, dict(settings, bin=side, timed=True)) for side in (bindir, go))

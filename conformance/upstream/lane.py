@@ -98,6 +98,12 @@ def run(bindir, workdir, known, full_kernel=False, only=(), share=slice(None)):
     return table, problems
 
 
+def prepare():
+    """Compiles the suites, so that `run` need not; between two of them the cache is for others."""
+    for suite in overlay.SUITES:
+        Cache().ready([suite])
+
+
 def _judge(suite, res, control, known):
     """Shortfalls of one suite that known-differences.md does not explain."""
     out = []

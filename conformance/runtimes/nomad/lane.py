@@ -29,16 +29,27 @@ ROUNDS = 3  # of the figures, the sides taking turns
 
 def run(bindir, only=(), brief=False):
     """The lane; returns a list of (table, list of shortfalls)."""
-    if only and not any(NAME.startswith(o) for o in only):
+    if not _is_wanted(only):
         return []
-    cache = Cache().ready()
-    with alone(cache):
-        fixed = [build.ready(cache), packages.ready(cache)]
-        sides = {"ours": bindir, "go": builds.go_plugins(cache)}
+    fixed, go = prepare()
+    sides = {"ours": bindir, "go": go}
     daily, harmed = (patterns.SHORT, faults.SHORT) if brief else (patterns.WHOLE, {**faults.WHOLE, **cluster.WHOLE})
     found = _played(fixed, sides, [list(daily)] + [[name] for name in harmed])
     results = [_compared(found, daily, harmed)]
     return results if brief else results + [_figures(fixed, sides)]
+
+
+def prepare(only=()):
+    """Fills the cache with what `run` needs: the paths of nomad and of packages, and the Go plugins."""
+    if not _is_wanted(only):
+        return None
+    cache = Cache().ready()
+    with alone(cache):
+        return [build.ready(cache), packages.ready(cache)], builds.go_plugins(cache)
+
+
+def _is_wanted(only):
+    return not only or any(NAME.startswith(o) for o in only)
 
 
 def _played(fixed, sides, groups):
