@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One call of a plugin in the test's own process, where its steps can be made to fail.
 
+use std::fs::{self, File};
+use std::path::Path;
+
 use cnibox_sys::{Entry, Env, Exit, Host, Registry};
 use serde_json::Value;
 
@@ -30,6 +33,7 @@ impl InProcess {
             fail_at,
         };
         let exit = self.0(&mut host);
+        await_unlocked();
         (exit, serde_json::from_slice(&stdout).unwrap_or_default())
     }
 
@@ -53,6 +57,21 @@ impl InProcess {
         let (exit, document) = self.call(verb, pod, conf, None);
         assert_eq!(exit, 1, "{verb} succeeded: {document}");
         document["msg"].as_str().expect("an error's message").to_owned()
+    }
+}
+
+/// Waits until nobody holds a record of the ledger any more, after a call in this process. Programs that other tests start
+/// meanwhile have this process's locks until they are executed; whoever asks next would take that for a call that runs.
+///
+/// # Panics
+/// If a record cannot be locked.
+pub fn await_unlocked() {
+    let entries =
+        |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    for record in entries(Path::new("/run/cnibox/attachments")).flat_map(|shelf| entries(&shelf)) {
+        if let Ok(record) = File::open(record) {
+            record.lock_shared().expect("a record of the ledger");
+        }
     }
 }
 

@@ -30,7 +30,7 @@ pub use call::{Call, Outcome, PLUGINS};
 pub use chain::{Attachment, Chain};
 pub use diff::diff;
 pub use golden::golden;
-pub use in_process::InProcess;
+pub use in_process::{InProcess, await_unlocked};
 pub use nftables;
 pub use probe::{Server, ask_tcp, ask_udp, in_netns, ping, serve_tcp, serve_udp};
 pub use process::Process;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cnibox_harness::builtin;
 use cnibox_sys::{Builtin, Env, Host, Registry};
-use cnibox_testkit::{Container, Sandbox, Snapshot};
+use cnibox_testkit::{Container, Sandbox, Snapshot, await_unlocked};
 use serde_json::{Value, json};
 
 static PLUGINS: &[Builtin] = &[
@@ -44,6 +44,7 @@ pub(crate) fn call(verb: &str, (id, netns): (&str, &str), conf: &Value, fail_at:
     let plugin = registry.find(conf["type"].as_str().unwrap()).unwrap();
     let (stdin, out, err) = (&mut text.as_bytes(), &mut stdout, &mut stderr);
     let exit = (plugin.entry)(&mut Host { env, stdin, stdout: out, stderr: err, registry, fail_at });
+    await_unlocked();
     let document = serde_json::from_slice(&stdout).unwrap_or_default();
     if exit == 0 { Ok(document) } else { Err(document) }
 }

@@ -58,6 +58,7 @@ fn in_process(call: &Call, fail_at: Option<usize>) -> Answer {
         registry,
         fail_at,
     });
+    cnibox_testkit::await_unlocked();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Answer { status: Some(exit.into()), stdout: text(&stdout), stderr: text(&stderr) }
 }
