@@ -17,7 +17,7 @@ from .hosts import lane as hosts
 from .known import Known
 from .report import Table
 from .runtimes import lane as runtimes
-from .runtimes import soak
+from .runtimes import short, soak
 from .runtimes.nomad import lane as nomad
 from .side_by_side import lane as side_by_side
 from .side_by_side import random_chains, swap
@@ -102,6 +102,9 @@ LANES = {"self-test": Lab.self_test, "upstream": Lab.upstream, "side-by-side": L
 
 # Lanes whose tables have a page of their own.
 ELSEWHERE = {"hosts": ["[hosts.md](hosts.md) has its tables."]}
+
+# Lanes of which the README has more than their row.
+IN_README = {"runtimes": short.table}
 
 
 def share(args):
@@ -194,6 +197,8 @@ class Session:
                 kept.keep_soak(KEPT, soak.seconds(is_brief=False), self.args.seed, tables)
             elif is_whole(self.args):
                 kept.keep(KEPT, name, row, ELSEWHERE.get(name, tables))
+                if name in IN_README:
+                    kept.keep_in_readme(KEPT, name, IN_README[name]([table for table, _ in results]))
 
     def _verdict(self, name, problems, skipped, seconds):
         """Notes how a lane ended; its row, without the name."""

@@ -21,6 +21,12 @@ def keep(directory, lane, row, tables):
     said("put-table", PAGE, lane, written(directory, lane + ".md", "\n".join(tables) or "It has no tables."))
 
 
+def keep_in_readme(directory, lane, table):
+    """Renews the README's own table of a lane; its heading stands there."""
+    text = table.markdown().split("\n", 2)[2]
+    said("put-table", "README.md", lane, written(directory, lane + ".readme.md", text))
+
+
 def keep_soak(directory, seconds, seed, tables):
     """Renews what the page says of the last long soak, which no whole run has."""
     what = "%d seconds with seed %d, on %s at %s." % (seconds, seed, datetime.date.today().isoformat(), said("commit"))

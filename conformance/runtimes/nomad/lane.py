@@ -19,6 +19,7 @@ from ..lane import alone
 from . import build, cluster, faults, figures, patterns
 
 NAME = "nomad"
+COLUMNS = ["pattern", "verdict", "what became of it", "left behind", "Go: what became of it", "Go: left behind", "seconds"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 OUT = os.path.join(ROOT, "target", "conformance", "runtimes")
 AT_ONCE = 4  # sandboxes; each waits most of the time
@@ -82,8 +83,7 @@ def _sandboxed(fixed, names):
 
 def _compared(found, daily, harmed):
     """The table of patterns, and what is worse than with the Go plugins."""
-    columns = ["pattern", "verdict", "what became of it", "left behind", "Go: what became of it", "Go: left behind", "seconds"]
-    table, problems = Table("Nomad %s" % build.VERSION, columns), []
+    table, problems = Table("Nomad %s" % build.VERSION, COLUMNS), []
     for name in list(daily) + list(harmed):
         ours, control = found["ours"][name], found["go"][name]
         shortfalls = _shortfalls(ours, control)
