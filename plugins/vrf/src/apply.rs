@@ -143,7 +143,8 @@ fn main_routes(rtnl: &mut Rtnl, index: u32) -> Result<Vec<Route>, Error> {
     Ok(routes)
 }
 
-/// A route, moved to `table`, as the netlink library of the reference prints it (`Route.String`).
+/// A route, moved to `table`, as the netlink library of the reference prints it (`Route.String`). The kernel has no realm for
+/// a route that nobody has given one, as no plugin does.
 fn go_route(route: &Route, table: u32) -> String {
     const FLAGS: [(u32, &str); 2] = [(4, "onlink"), (2, "pervasive")]; // RTNH_F_*
     let is_via = |gw: &IpAddr| gw.is_ipv4() != route.dst.is_ipv4();
