@@ -45,5 +45,5 @@ pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Re
             }
         }
     }
-    Failure::collect(failures)
+    Failure::combine(failures)
 }

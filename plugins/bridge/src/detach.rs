@@ -20,7 +20,7 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     let mut failures = sys.masqueraded_pair_del(attachment, netns.as_ref(), host_end);
     failures.extend(sys.ipam_forward(Verb::Del, request.config.ipam.as_deref()).err());
     failures.extend(SpoofCheck::of(attachment).remove_if_present(sys).err());
-    Failure::collect(failures)
+    Failure::combine(failures)
 }
 
 /// Deletes the attachment's port of the bridge, found by its owner's mark.
@@ -49,7 +49,7 @@ pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Re
         sys.masquerade_collect(network.as_str(), valid, &forgotten),
         sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref()),
     ];
-    Failure::collect(outcomes.into_iter().filter_map(Result::err))
+    Failure::combine(outcomes.into_iter().filter_map(Result::err))
 }
 
 /// Those that are noted: the rules do not say whose network they are for.
@@ -65,5 +65,5 @@ fn stale_spoof_checks_remove(
         .iter()
         .filter_map(|record| SpoofCheck::of(&record.attachment).remove_if_present(sys).err())
         .collect();
-    Failure::collect(failures)
+    Failure::combine(failures)
 }

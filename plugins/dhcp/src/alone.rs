@@ -30,22 +30,22 @@ pub(crate) fn collect_remembered(
     network: &str,
     lives: impl Fn(&str, &str) -> bool,
 ) -> Result<(), crate::state::StateError> {
-    let of_network = |record: &Record| record.attachment.network == network;
-    let dead = |record: &Record| !lives(&record.attachment.container, &record.attachment.ifname);
+    let of_network = |record: &Record| record.holder.network == network;
+    let dead = |record: &Record| !lives(&record.holder.container, &record.holder.ifname);
     let mut outcome = Ok(());
     for record in store.all().into_iter().filter(|record| of_network(record) && dead(record)) {
-        outcome = outcome.and(release_remembered(store, &record.attachment.name()));
+        outcome = outcome.and(release_remembered(store, &record.holder.name()));
     }
     outcome
 }
 
 fn give_back(record: &Record) {
-    let attachment = &record.attachment;
-    if record.lease.until_expiry().is_zero() || !attachment.is_at(Path::new(&attachment.netns)) {
+    let holder = &record.holder;
+    if record.lease.until_expiry().is_zero() || !holder.is_at(Path::new(&holder.netns)) {
         return;
     }
-    let client = Client::new(&attachment.name(), record.options.clone(), false);
-    let Ok(netns) = NetNs::open(&attachment.netns) else { return };
+    let client = Client::new(&holder.name(), record.options.clone(), false);
+    let Ok(netns) = NetNs::open(&holder.netns) else { return };
     // A server that cannot be told gets the address back when the lease ends.
-    let _ = netns.run(|| release(&client, &attachment.ifname, &record.lease));
+    let _ = netns.run(|| release(&client, &holder.ifname, &record.lease));
 }

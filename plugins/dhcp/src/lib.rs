@@ -29,7 +29,7 @@ use thiserror::Error;
 
 pub use config::Config;
 use options::{OptionError, Options};
-use rpc::{Call, CallError, Client, Collection, DialError, Method};
+use rpc::{Call, CallError, Collection, Connection, DialError, Method};
 use state::{StateError, Store};
 
 /// The plugin.
@@ -88,8 +88,8 @@ impl Plugin for Dhcp {
         let args = &request.args;
         let call = call(args, args.netns.as_ref(), sys);
         let socket = &request.config.socket;
-        match Client::dial(socket) {
-            Ok(client) => Ok(called(client, Method::Release, &call.to_value()).map(drop)?),
+        match Connection::dial(socket) {
+            Ok(daemon) => Ok(called(daemon, Method::Release, &call.to_value()).map(drop)?),
             Err(error) if error.is_absence() => {
                 let name = state::name(&call.container, request.conf.network.as_str(), &call.ifname);
                 Ok(alone::release_remembered(&Store::new("", socket), &name).map_err(DhcpError::from)?)
@@ -117,15 +117,15 @@ impl Plugin for Dhcp {
     /// Without a daemon there are no addresses.
     fn status(request: &Request<'_, Config, ()>, _: &mut Sys<'_>) -> Result<(), Failure> {
         let failed = |error| Failure::new(Code::PLUGIN_NOT_AVAILABLE, DhcpError::Dial(error).to_string());
-        Client::dial(&request.config.socket).map(drop).map_err(failed)
+        Connection::dial(&request.config.socket).map(drop).map_err(failed)
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
         let (network, live) = (request.conf.network.to_string(), request.args.valid.clone());
         let argument = Collection { network, live }.to_value();
         let socket = &request.config.socket;
-        match Client::dial(socket) {
-            Ok(client) => match called(client, Method::Collect, &argument) {
+        match Connection::dial(socket) {
+            Ok(daemon) => match called(daemon, Method::Collect, &argument) {
                 // The reference's daemon, which has no GC.
                 Err(DhcpError::Call { source: CallError::Refused(text), .. })
                     if text.starts_with("rpc: can't find") =>
@@ -148,13 +148,13 @@ fn allocate(request: &Request<'_, Config, AddArgs>, sys: &Sys<'_>) -> Result<Cni
     Options::new(&request.config, &sys.env().var("CNI_ARGS"))?;
     let AddArgs { attachment, netns } = request.args.clone();
     let args = DelArgs { attachment, netns: None };
-    let client = Client::dial(&request.config.socket)?;
-    let reply = called(client, Method::Allocate, &call(&args, Some(&netns), sys).to_value())?;
+    let daemon = Connection::dial(&request.config.socket)?;
+    let reply = called(daemon, Method::Allocate, &call(&args, Some(&netns), sys).to_value())?;
     rpc::allocation_from(&reply).ok_or(DhcpError::Nonsense)
 }
 
-fn called(mut client: Client, method: Method, argument: &gob::Value) -> Result<gob::Value, DhcpError> {
-    client.call(method, argument).map_err(|source| DhcpError::Call { method: method.name(), source })
+fn called(mut daemon: Connection, method: Method, argument: &gob::Value) -> Result<gob::Value, DhcpError> {
+    daemon.call(method, argument).map_err(|source| DhcpError::Call { method: method.name(), source })
 }
 
 /// The plugin's surroundings as the daemon wants them. It may run elsewhere, so the path is absolute.

@@ -105,13 +105,13 @@ impl From<io::Error> for CallError {
 }
 
 /// A connection to the daemon.
-pub(crate) struct Client {
+pub(crate) struct Connection {
     reader: BufReader<UnixStream>,
     encoder: Encoder,
     decoder: Decoder,
 }
 
-impl Client {
+impl Connection {
     /// Connects to the daemon that listens at `path`.
     pub(crate) fn dial(path: &str) -> Result<Self, DialError> {
         let connect = |source| DialError::Connect { path: path.to_owned(), source };

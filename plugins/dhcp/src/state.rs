@@ -22,17 +22,18 @@ pub(crate) struct Record {
     pub(crate) version: u32,
     /// Where the daemon listens whose lease it is.
     pub(crate) socket: String,
-    /// The attachment.
-    pub(crate) attachment: Attachment,
+    /// Whose it is.
+    #[serde(rename = "attachment")]
+    pub(crate) holder: Holder,
     /// What every request says.
     pub(crate) options: Options,
     /// The lease as it was granted last.
     pub(crate) lease: Lease,
 }
 
-/// Whose a lease is.
+/// Whose a lease is. The names are as a plugin of any origin said them to the daemon: nobody has checked them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Attachment {
+pub(crate) struct Holder {
     pub(crate) container: String,
     pub(crate) network: String,
     pub(crate) ifname: String,
@@ -41,7 +42,7 @@ pub(crate) struct Attachment {
     pub(crate) netns_id: (u64, u64),
 }
 
-impl Attachment {
+impl Holder {
     /// What the daemon keeps its lease under, and the server knows it by as far as an option has room for it.
     pub(crate) fn name(&self) -> String {
         name(&self.container, &self.network, &self.ifname)
@@ -87,13 +88,13 @@ impl Store {
     }
 
     /// A record for this store.
-    pub(crate) fn record(&self, attachment: Attachment, options: Options, lease: Lease) -> Record {
-        Record { version: VERSION, socket: self.socket.clone(), attachment, options, lease }
+    pub(crate) fn record(&self, holder: Holder, options: Options, lease: Lease) -> Record {
+        Record { version: VERSION, socket: self.socket.clone(), holder, options, lease }
     }
 
     /// Writes the record in place of an older one of the attachment.
     pub(crate) fn save(&self, record: &Record) -> Result<(), StateError> {
-        let file = self.file(&record.attachment.name());
+        let file = self.file(&record.holder.name());
         let content = serde_json::to_vec(record).map_err(io::Error::from);
         let saved = content.and_then(|content| self.dir.replace(&file, &content));
         saved.map(drop).map_err(|source| self.failed("save lease", &file, source))
@@ -101,7 +102,7 @@ impl Store {
 
     /// The record of an attachment.
     pub(crate) fn load(&self, name: &str) -> Option<Record> {
-        self.read(&self.file(name)).filter(|record| record.attachment.name() == name)
+        self.read(&self.file(name)).filter(|record| record.holder.name() == name)
     }
 
     /// Removes the record of an attachment, if there is one.

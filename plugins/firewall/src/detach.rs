@@ -31,7 +31,7 @@ pub(crate) fn withdraw(
     if config.backend != Some(Backend::Firewalld) {
         failures.extend(remove(addresses, sys).err());
     }
-    Failure::collect(failures)
+    Failure::combine(failures)
 }
 
 /// Removes the rules of these addresses.
@@ -50,7 +50,7 @@ fn remove(addresses: BTreeSet<IpAddr>, sys: &mut Sys<'_>) -> Result<(), Failure>
         let removed = native::remove(family, &addresses, sys);
         failures.extend(removed.err().map(|error| FirewallError::of(error).into()));
     }
-    Failure::collect(failures)
+    Failure::combine(failures)
 }
 
 /// The addresses that are noted.

@@ -59,7 +59,7 @@ impl Plugin for HostDevice {
         } else {
             take_back(sys, args.netns.as_ref(), &args.attachment, config.device.as_ref())
         };
-        Failure::collect([released, returned].into_iter().filter_map(Result::err))
+        Failure::combine([released, returned].into_iter().filter_map(Result::err))
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -88,7 +88,7 @@ impl Plugin for HostDevice {
             failures.extend(returned.err());
         }
         failures.extend(sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref()).err());
-        Failure::collect(failures)
+        Failure::combine(failures)
     }
 }
 

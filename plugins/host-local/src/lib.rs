@@ -88,7 +88,7 @@ impl Plugin for HostLocal {
         let retained =
             retain(&mut store, &request.args.valid, |stale| spare(stale, &request.conf.network, sys));
         store.close();
-        Failure::collect(reclaimed.err().into_iter().chain(retained.err()))
+        Failure::combine(reclaimed.err().into_iter().chain(retained.err()))
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn stale(
         }
     }
     failures.extend(stale.iter().filter_map(|record| from_nftables(record, sys).err()));
-    Failure::collect(failures)
+    Failure::combine(failures)
 }
 
 /// Removes the chains that entry rules tell to be stale, and those of the `forgotten`, whose entries somebody may have
@@ -106,7 +106,7 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     if others.are_noted {
-        return Failure::collect(detach::from_nftables(&comment, &others, sys));
+        return Failure::combine(detach::from_nftables(&comment, &others, sys));
     }
     for family in FAMILIES {
         let mut rules = own_ports(&comment, family, sys)?;
@@ -118,7 +118,7 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    Failure::collect(detach::from_nftables(&comment, &others, sys))
+    Failure::combine(detach::from_nftables(&comment, &others, sys))
 }
 
 /// The native rules of ports with this comment.

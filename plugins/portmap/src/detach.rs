@@ -36,7 +36,7 @@ pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'
             owner.container
         ));
     }
-    Failure::collect(failures)
+    Failure::combine(failures)
 }
 
 /// Removes a container from iptables' tables; its UDP ports are added to `flows`. A family whose tables cannot even be

@@ -65,7 +65,7 @@ impl Plugin for Ptp {
             sys.masquerade_collect(conf.network.as_str(), &args.valid, &forgotten),
             sys.ipam_forward(Verb::Gc, config.ipam.as_deref()),
         ];
-        Failure::collect(failures.into_iter().filter_map(Result::err))
+        Failure::combine(failures.into_iter().filter_map(Result::err))
     }
 }
 
@@ -100,7 +100,7 @@ fn del(config: &Config, args: &DelArgs, sys: &mut Sys<'_>) -> Result<(), Failure
         sys.marked_links_del(&links, attachment)
     };
     failures.extend(sys.masqueraded_pair_del(attachment, netns.as_ref(), host_end));
-    Failure::collect(failures)
+    Failure::combine(failures)
 }
 
 const WORDING: CheckWording = CheckWording {

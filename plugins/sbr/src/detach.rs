@@ -45,7 +45,7 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     for rule in rules_from(rtnl, &sources, config.table)? {
         failures.extend(remove(rtnl, &rule, link.filter(|_| config.table.is_none())).err());
     }
-    Failure::collect(failures)
+    Failure::combine(failures)
 }
 
 /// The interface's index and addresses, as far as it is there and the attachment's.

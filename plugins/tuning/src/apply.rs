@@ -69,7 +69,7 @@ impl UndoStep for Former {
         // Each is tried: one that fails keeps none of the others from what it was.
         let restore = || self.0.iter().rev().filter_map(|(name, value)| name.replace(value).err());
         let failures: Vec<_> = sys.inside(Place::Pod, || restore().collect())?;
-        Failure::collect(failures.into_iter().map(Failure::from))
+        Failure::combine(failures.into_iter().map(Failure::from))
     }
 }
 

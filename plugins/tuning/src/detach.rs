@@ -97,5 +97,5 @@ pub(crate) fn gc(request: &Request<'_, Config, GcArgs>) -> Result<(), Failure> {
         let dir = dir.map_or(request.config.data_dir.as_path(), std::path::Path::new);
         failures.extend(BackupFile::new(dir, container, ifname).remove_if_present().err().map(Failure::from));
     }
-    Failure::collect(failures)
+    Failure::combine(failures)
 }

@@ -190,7 +190,7 @@ impl Sys<'_> {
     ) -> Result<(), Failure> {
         let stale = Ledger::of_host().stale(network, living);
         let failed = stale.iter().filter_map(|record| self.made_link_del(record).err());
-        Failure::collect(failed.collect::<Vec<_>>())
+        Failure::combine(failed.collect::<Vec<_>>())
     }
 
     /// The attachment's interface in the container, whose namespace is open: the one that was noted, whatever it is called
@@ -330,7 +330,7 @@ impl Sys<'_> {
             is_of_network(link, network) && kept.iter().all(|mark| mark.stage_of(link).is_none())
         };
         let outcomes = [self.host_links_del(links, is_stale), self.host_links_del(&announced, |_| true)];
-        Failure::collect(outcomes.into_iter().filter_map(Result::err))
+        Failure::combine(outcomes.into_iter().filter_map(Result::err))
     }
 
     /// Deletes those of the host's `links` that are `doomed`.
@@ -345,7 +345,7 @@ impl Sys<'_> {
         let rtnl = self.host()?;
         let doomed = links.iter().filter(|link| doomed(link));
         let failed = |link: &Link| rtnl.link_del_by_name_if_present(&link.name).err().map(Failure::from);
-        Failure::collect(doomed.filter_map(failed).collect::<Vec<_>>())
+        Failure::combine(doomed.filter_map(failed).collect::<Vec<_>>())
     }
 }
 

@@ -57,7 +57,7 @@ impl Failure {
     ///
     /// # Errors
     /// The combined failure.
-    pub fn collect(failures: impl IntoIterator<Item = Self>) -> Result<(), Self> {
+    pub fn combine(failures: impl IntoIterator<Item = Self>) -> Result<(), Self> {
         let mut failures = failures.into_iter();
         let Some(mut first) = failures.next() else { return Ok(()) };
         for other in failures {

@@ -25,7 +25,7 @@ impl Sys<'_> {
     ) -> Result<(), Failure> {
         let released = self.ipam_forward(Verb::Del, ipam);
         let deleted = self.pod_link_del(netns, ifname);
-        Failure::collect([released, deleted].into_iter().filter_map(Result::err))
+        Failure::combine([released, deleted].into_iter().filter_map(Result::err))
     }
 
     /// GC of attachments that are one interface in the container each: those that are not among the `living` go where they
@@ -41,7 +41,7 @@ impl Sys<'_> {
     ) -> Result<(), Failure> {
         let deleted = self.stale_interfaces_del(network, living);
         let collected = self.ipam_forward(Verb::Gc, ipam);
-        Failure::collect([deleted, collected].into_iter().filter_map(Result::err))
+        Failure::combine([deleted, collected].into_iter().filter_map(Result::err))
     }
 
     /// The addresses that the container has on interfaces other than `ifname` only; `None` when its namespace is gone. Where

@@ -14,7 +14,7 @@ use super::retry::{Attempt, RetryError, Schedule, retry};
 use crate::exchange::{self, Conversation, ExchangeError, Patience};
 use crate::lease::Lease;
 use crate::message::Client;
-use crate::state::{Attachment, Store};
+use crate::state::{Holder, Store};
 use crate::waker::Woken;
 
 /// Keeps the lease of one attachment, on a thread of its own.
@@ -23,7 +23,7 @@ pub(super) struct Keeper {
     pub(super) client: Client,
     /// The container's namespace, as the daemon finds it.
     pub(super) netns: PathBuf,
-    pub(super) attachment: Attachment,
+    pub(super) holder: Holder,
     pub(super) schedule: Schedule,
     pub(super) store: Store,
     pub(super) entry: Arc<Entry>,
@@ -164,7 +164,7 @@ impl Keeper {
     ) -> Result<Lease, Attempt> {
         self.find().map_err(Attempt::Final)?;
         let patience = Patience { timeout: self.schedule.timeout, deadline, waker: &self.entry.waker };
-        let talk = Conversation { client: &self.client, ifname: &self.attachment.ifname, patience };
+        let talk = Conversation { client: &self.client, ifname: &self.holder.ifname, patience };
         self.inside(|| work(&talk)).map_err(Attempt::Final)?.map_err(Attempt::Failed)
     }
 
@@ -172,7 +172,7 @@ impl Keeper {
     fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, RetryError> {
         let gone = |error: cnibox_netns::Error| RetryError::Gone(error.to_string());
         let netns = NetNs::open(&self.netns).map_err(gone)?;
-        if !self.attachment.is_at(&self.netns) {
+        if !self.holder.is_at(&self.netns) {
             return Err(RetryError::Gone("the container's network namespace is another one".to_owned()));
         }
         netns.run(work).map_err(gone)
@@ -180,7 +180,7 @@ impl Keeper {
 
     /// A server is not heard on an interface that is down.
     fn set_up(&self) -> Result<(), RetryError> {
-        let ifname = &self.attachment.ifname;
+        let ifname = &self.holder.ifname;
         let gone = |error: cnibox_netlink::Error| {
             RetryError::Gone(format!("error looking up \"{ifname}\": {error}"))
         };
@@ -197,7 +197,7 @@ impl Keeper {
 
     /// Whether the interface is still there. What cannot be found out is not held against it.
     fn find(&self) -> Result<(), RetryError> {
-        let ifname = &self.attachment.ifname;
+        let ifname = &self.holder.ifname;
         let found = self.inside(|| Rtnl::open().and_then(|mut rtnl| rtnl.link_by_name_if_present(ifname)))?;
         match found {
             Ok(None) => Err(RetryError::Gone(format!("interface {ifname} no longer exists"))),
@@ -217,7 +217,7 @@ impl Keeper {
     /// The end of a lease that nobody extended.
     fn expire(&self) {
         log(format_args!("{}: lease expired, bringing interface DOWN", self.name));
-        let ifname = &self.attachment.ifname;
+        let ifname = &self.holder.ifname;
         let down = self.inside(|| {
             let mut rtnl = Rtnl::open()?;
             let index = rtnl.link_by_name(ifname)?.index;
@@ -236,7 +236,7 @@ impl Keeper {
 
     fn release(&self, lease: &Lease) {
         log(format_args!("{}: releasing lease", self.name));
-        let failed = match self.inside(|| exchange::release(&self.client, &self.attachment.ifname, lease)) {
+        let failed = match self.inside(|| exchange::release(&self.client, &self.holder.ifname, lease)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
@@ -246,7 +246,7 @@ impl Keeper {
 
     /// Others may see the lease, and so may a successor.
     fn commit(&self, lease: &Lease) {
-        let record = self.store.record(self.attachment.clone(), self.client.options.clone(), lease.clone());
+        let record = self.store.record(self.holder.clone(), self.client.options.clone(), lease.clone());
         if let Err(error) = self.store.save(&record) {
             log(format_args!("{}: {error}; a restart would lose the lease", self.name));
         }
@@ -254,7 +254,7 @@ impl Keeper {
     }
 
     fn forget(&self) {
-        if let Err(error) = self.store.forget(&self.attachment.name()) {
+        if let Err(error) = self.store.forget(&self.holder.name()) {
             log(format_args!("{}: {error}", self.name));
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All leases of the daemon, and what plugins may ask about them.
 //!
-//! Invariant: an attachment has one thread at most. Whoever starts it puts the entry in, the thread takes it out as its
+//! Invariant: a holder has one thread at most. Whoever starts it puts the entry in, the thread takes it out as its
 //! last step, so that the next one starts with everything settled.
 
 use std::collections::HashMap;
@@ -23,9 +23,9 @@ use crate::lease::Lease;
 use crate::message::Client;
 use crate::options::Options;
 use crate::rpc::{Call, Collection, Method, allocation_to};
-use crate::state::{Attachment, Store, name, netns_id};
+use crate::state::{Holder, Store, name, netns_id};
 
-/// The leases, by attachment.
+/// The leases, by whose they are.
 #[derive(Debug)]
 pub(super) struct Table {
     prefix: String,
@@ -38,7 +38,7 @@ pub(super) struct Table {
 #[derive(Clone, Debug)]
 struct Kept {
     entry: Arc<Entry>,
-    attachment: Attachment,
+    holder: Holder,
 }
 
 impl Table {
@@ -60,15 +60,15 @@ impl Table {
     /// Goes on with the leases of a predecessor.
     pub(super) fn resume(self: &Arc<Self>) {
         for record in self.store.all() {
-            let name = record.attachment.name();
-            if !record.attachment.is_at(&self.path(&record.attachment.netns)) {
+            let name = record.holder.name();
+            if !record.holder.is_at(&self.path(&record.holder.netns)) {
                 log(format_args!("{name}: the container is gone, forgetting its lease"));
                 self.forget(&name);
                 continue;
             }
             log(format_args!("{name}: resuming lease of {}", record.lease.address));
             let held = Some(record.lease);
-            if let Err(error) = self.start(&mut self.lock(), record.attachment, record.options, held) {
+            if let Err(error) = self.start(&mut self.lock(), record.holder, record.options, held) {
                 log(format_args!("{name}: {error}"));
             }
         }
@@ -90,9 +90,9 @@ impl Table {
     fn allocate(self: &Arc<Self>, call: &Call) -> Result<Value, String> {
         let (network, config) = netconf(call)?;
         let options = Options::new(&config, &call.args).map_err(|error| error.to_string())?;
-        let attachment = self.attachment(call, network);
+        let holder = self.holder(call, network);
         let lease = loop {
-            match self.entry(&attachment, &options)?.decided() {
+            match self.entry(&holder, &options)?.decided() {
                 // Between the look for it and the look at it.
                 Err(why) if why == LEASE_ENDED => {}
                 decided => break decided?,
@@ -102,18 +102,18 @@ impl Table {
         Ok(allocation_to(&result))
     }
 
-    /// The attachment's entry; a thread for it is there or on its way.
-    fn entry(self: &Arc<Self>, attachment: &Attachment, options: &Options) -> Result<Arc<Entry>, String> {
+    /// The entry of a lease; a thread for it is there or on its way.
+    fn entry(self: &Arc<Self>, holder: &Holder, options: &Options) -> Result<Arc<Entry>, String> {
         loop {
             let kept = {
                 let mut entries = self.lock();
-                match entries.get(&attachment.name()) {
+                match entries.get(&holder.name()) {
                     Some(kept) => kept.clone(),
-                    None => return self.start(&mut entries, attachment.clone(), options.clone(), None),
+                    None => return self.start(&mut entries, holder.clone(), options.clone(), None),
                 }
             };
             // A container of the same name in another namespace is another container.
-            let is_same = kept.attachment.netns_id == attachment.netns_id;
+            let is_same = kept.holder.netns_id == holder.netns_id;
             match kept.entry.waker.is_stopped() {
                 false if is_same => {
                     kept.entry.waker.poke();
@@ -136,17 +136,16 @@ impl Table {
     }
 
     fn collect(&self, network: &str, lives: impl Fn(&str, &str) -> bool) {
-        let is_dead = |attachment: &Attachment| {
-            attachment.network == network && !lives(&attachment.container, &attachment.ifname)
-        };
-        let dead: Vec<_> = self.lock().values().filter(|kept| is_dead(&kept.attachment)).cloned().collect();
+        let is_dead =
+            |holder: &Holder| holder.network == network && !lives(&holder.container, &holder.ifname);
+        let dead: Vec<_> = self.lock().values().filter(|kept| is_dead(&kept.holder)).cloned().collect();
         // All at once: each waits only for its own thread.
         dead.iter().for_each(|kept| kept.entry.waker.stop());
         dead.iter().for_each(|kept| kept.entry.ended());
     }
 
-    fn attachment(&self, call: &Call, network: String) -> Attachment {
-        Attachment {
+    fn holder(&self, call: &Call, network: String) -> Holder {
+        Holder {
             container: call.container.clone(),
             network,
             ifname: call.ifname.clone(),
@@ -158,20 +157,20 @@ impl Table {
     fn start(
         self: &Arc<Self>,
         entries: &mut HashMap<String, Kept>,
-        attachment: Attachment,
+        holder: Holder,
         options: Options,
         held: Option<Lease>,
     ) -> Result<Arc<Entry>, String> {
         let failed = |error: std::io::Error| errno::io_text(&error).into_owned();
-        let key = attachment.name();
+        let key = holder.name();
         // A lease that is over is none until it is acquired again.
         let current = held.clone().filter(|lease| !lease.until_expiry().is_zero());
         let entry = Arc::new(Entry::new(current).map_err(std::io::Error::from).map_err(failed)?);
         let keeper = Keeper {
             name: key.clone(),
-            client: Client::new(&attachment.name(), options, self.broadcast),
-            netns: self.path(&attachment.netns),
-            attachment: attachment.clone(),
+            client: Client::new(&holder.name(), options, self.broadcast),
+            netns: self.path(&holder.netns),
+            holder: holder.clone(),
             schedule: self.schedule,
             store: self.store.clone(),
             entry: Arc::clone(&entry),
@@ -183,7 +182,7 @@ impl Table {
             keeper.entry.end(why);
         };
         std::thread::Builder::new().name("lease".to_owned()).stack_size(STACK).spawn(keep).map_err(failed)?;
-        entries.insert(key, Kept { entry: Arc::clone(&entry), attachment });
+        entries.insert(key, Kept { entry: Arc::clone(&entry), holder });
         Ok(entry)
     }
 

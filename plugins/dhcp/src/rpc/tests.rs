@@ -11,13 +11,13 @@ fn served(stream: &[u8]) -> (String, Result<(), CallError>) {
     (String::from_utf8_lossy(&out).into_owned(), outcome)
 }
 
-fn conversation(answer: impl FnMut(Method, &Value) -> Result<Value, String> + Send + 'static) -> Client {
+fn conversation(answer: impl FnMut(Method, &Value) -> Result<Value, String> + Send + 'static) -> Connection {
     let (ours, theirs) = UnixStream::pair().unwrap();
     thread::spawn(move || serve(&theirs, &theirs, answer));
     let mut reader = BufReader::new(ours);
     reader.get_mut().write_all(b"CONNECT /_goRPC_ HTTP/1.0\n\n").unwrap();
     assert_eq!(read_head(&mut reader).unwrap(), "HTTP/1.0 200 Connected to Go RPC\n\n");
-    Client { reader, encoder: Encoder::default(), decoder: Decoder::new(MESSAGE_LIMIT) }
+    Connection { reader, encoder: Encoder::default(), decoder: Decoder::new(MESSAGE_LIMIT) }
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn methods_that_are_not_there_are_named_as_go_names_them() {
 
 #[test]
 fn dialing_fails_in_gos_words() {
-    let text = |path: &str| Client::dial(path).err().unwrap();
+    let text = |path: &str| Connection::dial(path).err().unwrap();
     let error = text("/nonexistent/dhcp.sock");
     let want = "dial unix /nonexistent/dhcp.sock: connect: no such file or directory";
     assert_eq!((error.to_string().as_str(), error.is_absence()), (want, true));

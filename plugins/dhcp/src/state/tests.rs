@@ -22,7 +22,7 @@ fn record(store: &Store, container: &str) -> Record {
         hop: Some([1, 2, 3, 4, 5, 6]),
         options: Vec::new(),
     };
-    let attachment = Attachment {
+    let holder = Holder {
         container: container.into(),
         network: "n".into(),
         ifname: "eth0".into(),
@@ -30,7 +30,7 @@ fn record(store: &Store, container: &str) -> Record {
         netns_id: (4, 2),
     };
     let options = Options { provide: vec![(12, "host".into())], request: vec![3] };
-    store.record(attachment, options, Lease::granted(&ack))
+    store.record(holder, options, Lease::granted(&ack))
 }
 
 fn path(store: &Store, name: &str) -> PathBuf {
