@@ -52,12 +52,33 @@ pub(crate) fn on_each(
     mut scenario: impl FnMut(usize, &World<'_>) + Send,
 ) {
     for (number, network) in networks.into_iter().enumerate() {
-        sandbox(|net| {
-            if supported(net, &network) {
-                scenario(number, &World::new(net, network, side));
-            }
-        });
+        on_one(network, side, |world| scenario(number, world));
     }
+}
+
+/// The same on all of them at once, for what waits more than it computes.
+///
+/// # Panics
+/// When the scenario does on one of them.
+pub(crate) fn on_all(networks: Vec<Network>, side: Side, scenario: impl Fn(usize, &World<'_>) + Sync) {
+    let scenario = &scenario;
+    // Named as the test's own, so that what is skipped or fails says which test that was.
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    std::thread::scope(|scope| {
+        for (number, network) in networks.into_iter().enumerate() {
+            let run = move || on_one(network, side, |world| scenario(number, world));
+            let thread = std::thread::Builder::new().name(name.clone()).spawn_scoped(scope, run);
+            drop(thread.expect("start a network's thread"));
+        }
+    });
+}
+
+fn on_one(network: Network, side: Side, scenario: impl FnOnce(&World<'_>) + Send) {
+    sandbox(|net| {
+        if supported(net, &network) {
+            scenario(&World::new(net, network, side));
+        }
+    });
 }
 
 /// Makes the directory of our own plugins in this sandbox.

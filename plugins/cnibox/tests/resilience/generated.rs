@@ -3,13 +3,14 @@
 //! huge or the configuration itself, for every verb. Each call is bounded, and answers with one document or none.
 
 use std::io::Read;
+use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cnibox_testkit::PLUGINS;
 use serde_json::{Value, json};
 
-use crate::fixture::{Answer, Call, Side, Target, World, on_each, wait};
+use crate::fixture::{Answer, Call, Side, Target, World, on_all, wait};
 use crate::networks;
 use crate::report::{Random, Tally, rounds};
 
@@ -240,7 +241,8 @@ fn read_on(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
 
 #[test]
 fn whatever_a_configuration_says_a_call_is_bounded_and_answers_once() {
-    let mut tally = Tally::default();
+    let tally = Mutex::new(Tally::default());
+    let count = |what: &str, problem: &str| tally.lock().expect("count").count(what, problem);
     let all = vec![
         networks::v4(),
         networks::dual(),
@@ -255,7 +257,7 @@ fn whatever_a_configuration_says_a_call_is_bounded_and_answers_once() {
     ];
     let each = calls() / all.len();
     let seed = seed();
-    on_each(all, Side::Ours, |number, world| {
+    on_all(all, Side::Ours, |number, world| {
         let mut random = Random::new(seed + number as u64);
         for turn in 0..each {
             // Every now and then one that is well and lives.
@@ -269,12 +271,12 @@ fn whatever_a_configuration_says_a_call_is_bounded_and_answers_once() {
                 let brief: String = shown.chars().take(3000).collect();
                 format!("seed {seed}, call {turn} on {}: {brief}", world.network.label)
             };
-            tally.count(&label(&problem), &problem);
+            count(&label(&problem), &problem);
             if turn % 10 == 0 {
                 let taken_down = world.del(&target, &result).err();
                 let problem =
                     taken_down.map(|answer| format!("DEL afterwards: {answer:?}")).unwrap_or_default();
-                tally.count(&label(&problem), &problem);
+                count(&label(&problem), &problem);
             }
             world.bury(&target);
         }
@@ -286,10 +288,10 @@ fn whatever_a_configuration_says_a_call_is_bounded_and_answers_once() {
         let worked = world
             .add(&pod)
             .and_then(|result| world.check(&pod, &result).and_then(|()| world.del(&pod, &result)));
-        tally.count(
+        count(
             "ADD, CHECK and DEL after all that",
             &worked.err().map(|answer| format!("{answer:?}")).unwrap_or_default(),
         );
     });
-    tally.close("extreme configuration", Side::Ours);
+    tally.into_inner().expect("counted").close("extreme configuration", Side::Ours);
 }
