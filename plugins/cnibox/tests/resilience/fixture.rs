@@ -157,17 +157,17 @@ impl Call {
     pub(crate) fn start(&self) -> Child {
         let dir = self.side.dir().expect("plugins of this side");
         let program = dir.join(&self.plugin);
-        let mut command = match self.under.split_first() {
-            None => Command::new(&program),
-            Some((first, rest)) => {
-                let mut command = Command::new(first);
-                command.args(rest).arg(&program);
-                command
-            }
-        };
-        if self.under.is_empty() {
+        let mut command = if self.under.is_empty() {
+            let mut command = Command::new(&program);
             command.arg0(&program);
-        }
+            command
+        } else {
+            // By a path: for a program that must be looked for, the standard library forks, which takes long in a process
+            // that has had gigabytes of configurations.
+            let mut command = Command::new("/usr/bin/env");
+            command.args(&self.under).arg(&program);
+            command
+        };
         command
             // A file that a call writes below its own directory is found there (`hostile`).
             .current_dir("/run")
