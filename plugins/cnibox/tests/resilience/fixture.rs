@@ -217,6 +217,8 @@ impl Call {
 /// Waits for a call that answers with less than a pipe holds; `None` when it still runs after `patience`.
 pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<Answer> {
     let deadline = Instant::now() + patience;
+    // Whoever takes long is asked less often: many that wait keep the processors busy with nothing else.
+    let mut pause = Duration::from_micros(200);
     loop {
         if let Some(status) = child.try_wait().expect("wait for a plugin") {
             let read = |stream: Option<&mut dyn Read>| {
@@ -233,7 +235,8 @@ pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<Answer> {
         if Instant::now() >= deadline {
             return None;
         }
-        std::thread::sleep(Duration::from_micros(200));
+        std::thread::sleep(pause);
+        pause = (pause * 5 / 4).min(Duration::from_millis(10));
     }
 }
 
