@@ -50,7 +50,7 @@ class Built:
     def _programs(self):
         """The path of each test program of the catalogue."""
         env = dict(os.environ)
-        names = sorted({column.program for column in catalogue.COLUMNS})
+        names = sorted({column.program for columns in catalogue.TABLES.values() for column in columns})
         target = []
         if self.target:
             linker = _said([os.path.join(ROOT, "scripts", "linker"), self.target]).strip()
