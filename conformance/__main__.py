@@ -72,7 +72,7 @@ class Lab:
 
     def hosts(self):
         """The same tests on many hosts."""
-        return hosts.run(self.bin, self.only, os.path.join(OUT, "hosts"), self.update_docs)
+        return hosts.run(self.bin, self.only, os.path.join(OUT, "hosts"), self.update_docs, self.share)
 
     def self_test(self):
         """Whether the lab notices broken plugins."""
@@ -131,7 +131,8 @@ def main():
                                   "default: build and install this checkout's")
     ap.add_argument("--only", action="append", default=[], help="suites or scenarios whose name has this (repeatable)")
     ap.add_argument("--seed", type=int, default=1, metavar="N", help="first seed of the random chains, and where --every begins (default 1)")
-    ap.add_argument("--every", type=int, default=1, metavar="N", help="of the scenarios side by side and swapped, and of the suites in the full kernel, every N-th only")
+    ap.add_argument("--every", type=int, default=1, metavar="N", help="of the scenarios side by side and swapped, of the suites in the full "
+                    "kernel, and of the hosts with this machine's kernel, every N-th only")
     ap.add_argument("--count", type=int, default=random_chains.COUNT, metavar="N", help="how many random chains (default %(default)s)")
     ap.add_argument("--allow-skip", action="store_true", help="a lane that cannot run is no failure (not under CI=true)")
     ap.add_argument("--update-docs", action="store_true", help="put the tables of these lanes into docs/conformance.md and README.md")
