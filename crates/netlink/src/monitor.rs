@@ -148,7 +148,10 @@ impl Monitor {
             Ok(None) => Ok(Seen::Deadline),
             // What cannot be decoded may have been about our link: look for ourselves.
             Ok(Some(datagram)) => Ok(messages(datagram).map_or(Seen::Lost, Seen::Messages)),
-            Err(error) if error.errno() == Some(libc::ENOBUFS) => Ok(Seen::Lost),
+            // What comes after the look that makes up for this must not be dropped as well.
+            Err(error) if error.errno() == Some(libc::ENOBUFS) => {
+                self.socket.discard(deadline).map(|()| Seen::Lost)
+            }
             Err(error) => Err(error),
         }
     }

@@ -104,6 +104,23 @@ impl Socket {
         Ok(None)
     }
 
+    /// Throws away what is queued, at most until `deadline`. The kernel says once that it dropped notifications (`ENOBUFS`),
+    /// and goes on dropping them without a word until the queue was empty (`netlink_overrun` and `netlink_rcv_wake` in
+    /// `net/netlink/af_netlink.c`).
+    ///
+    /// # Errors
+    /// As [`Socket::receive`], but for more that is dropped.
+    pub(crate) fn discard(&mut self, deadline: Instant) -> Result<(), Error> {
+        while Instant::now() < deadline {
+            match self.look(0, libc::MSG_DONTWAIT) {
+                Ok(None) => break,
+                Err(error) if error.errno() != Some(libc::ENOBUFS) => return Err(error),
+                Ok(Some(_)) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The length of the next datagram, which is in the buffer then; `None` if there was none, or none of the kernel's.
     fn receive_once(&mut self, flags: libc::c_int) -> Result<Option<usize>, Error> {
         let Some((length, sender)) = self.look(self.buffer.len(), libc::MSG_PEEK | flags)? else {
