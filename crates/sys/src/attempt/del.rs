@@ -277,7 +277,7 @@ impl Sys<'_> {
     }
 
     /// GC of this call has succeeded: nothing of the plugin is left of the network's attachments that are not among the
-    /// `living`.
+    /// `living`. What killed calls were writing goes, whoever's it was: one that lives has it locked.
     pub fn gc_ends(
         &mut self,
         plugin: &str,
@@ -300,6 +300,7 @@ impl Sys<'_> {
                 let _ = ledger.write(&record);
             }
         }
+        ledger.sweep();
     }
 
     /// Deletes the host's `links` that belong to attachments of the network that are not among the `living`, and to no

@@ -92,6 +92,15 @@ impl Ledger {
         records
     }
 
+    /// Removes what killed calls were writing, of records and of claims. Nothing else names a record that was to be the
+    /// attachment's first: only a DEL of just that attachment would come upon it.
+    pub(crate) fn sweep(&self) {
+        for kind in [ATTACHMENTS, ADDRESSES] {
+            let dirs = self.root.below(kind);
+            dirs.names().iter().for_each(|name| dirs.below(name).sweep_all());
+        }
+    }
+
     /// Notes whose an address is.
     pub(crate) fn claim(&self, address: IpAddr, owner: &Attachment) {
         let Attachment { network, container, ifname } = owner;
@@ -212,6 +221,27 @@ mod tests {
         let living = LiveAttachment { container_id: "c".into(), ifname: "eth1".into() };
         assert_eq!(ledger.stale(&network, &[living]), []);
         ledger.forget(&other.attachment);
+        assert!(!ledger.root.path().exists());
+    }
+
+    #[test]
+    fn what_a_killed_call_was_writing_goes_and_what_a_living_one_writes_stays() {
+        let ledger = scratch("sweep");
+        let Attachment { network, container, .. } = record("n", "c", "eth0").attachment;
+        let half = [
+            ledger.shelf(&container).path().join(".new-c:n:eth0"),
+            ledger.addresses(&network).path().join(".new-10.0.0.1"),
+        ];
+        for path in &half {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let writer = File::open(&half[0]).unwrap();
+        writer.try_lock().unwrap();
+        ledger.sweep();
+        assert!(half[0].exists() && !half[1].exists());
+        drop(writer);
+        ledger.sweep();
         assert!(!ledger.root.path().exists());
     }
 

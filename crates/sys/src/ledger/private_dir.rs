@@ -169,17 +169,32 @@ impl PrivateDir {
     /// The names of the files that are in it, as far as they are text; without those that are being written.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
+        let mut names = self.listed();
+        names.retain(|name| !name.starts_with(UNFINISHED));
+        names
+    }
+
+    fn listed(&self) -> Vec<String> {
         let listed =
             again(|| self.expect().and_then(|()| fs::read_dir(self.path())?.collect::<io::Result<Vec<_>>>()));
         let entries = listed.unwrap_or_default().into_iter();
-        let names = entries.filter_map(|entry| OsString::into_string(entry.file_name()).ok());
-        names.filter(|name| !name.starts_with(UNFINISHED)).collect()
+        entries.filter_map(|entry| OsString::into_string(entry.file_name()).ok()).collect()
     }
 
     /// Removes it and the directories of ours above it as far as they are empty.
     pub fn remove_if_empty(&self) {
         if self.is_there() {
             let _ = self.chain.iter().rev().try_for_each(|dir| again(|| fs::remove_dir(dir)));
+        }
+    }
+
+    /// Removes what killed processes have left of files that they were writing, and the directory if nothing else is in it.
+    pub(crate) fn sweep_all(&self) {
+        let listed = self.listed();
+        let mut unfinished = listed.iter().filter_map(|name| name.strip_prefix(UNFINISHED)).peekable();
+        if unfinished.peek().is_some() {
+            unfinished.for_each(|name| self.sweep(name));
+            self.remove_if_empty();
         }
     }
 

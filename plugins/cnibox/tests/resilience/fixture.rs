@@ -231,10 +231,11 @@ pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<Answer> {
                 stderr: read(child.stderr.as_mut().map(|stream| stream as &mut dyn Read)),
             });
         }
-        if Instant::now() >= deadline {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             return None;
         }
-        std::thread::sleep(pause);
+        std::thread::sleep(pause.min(left));
         pause = (pause * 5 / 4).min(Duration::from_millis(10));
     }
 }

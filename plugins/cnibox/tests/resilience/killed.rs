@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! kill -9 at random moments of ADD and DEL: the next DEL, or GC, leaves the host as before, and the next ADD works.
 
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -85,6 +88,26 @@ fn a_killed_call_is_cleaned_by_the_next_del_or_gc() {
         kill_everywhere(networks, side, each, &mut tally);
         tally.close("kill -9 at a random moment of ADD or DEL, then DEL or GC", side);
     }
+}
+
+/// A random moment hardly ever is the one between a file's making and its naming.
+#[test]
+fn gc_removes_what_a_killed_call_was_writing() {
+    on_each(vec![networks::v4()], Side::Ours, |_, world| {
+        let before = world.host();
+        let target = Target::of(&world.net.container());
+        for dir in ["attachments/ab", "addresses/net-half"] {
+            let dir = Path::new("/run/cnibox").join(dir);
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&dir)
+                .expect("make a directory of the ledger");
+            fs::write(dir.join(".new-half"), "").expect("write half a file");
+        }
+        collect(world).expect("GC");
+        assert_eq!(world.left(&before, &target), "");
+    });
 }
 
 /// Kills so many calls of each verb on each network. Those that were done by then do not count.
