@@ -31,16 +31,23 @@ struct Member {
     side: Side,
     /// The folders with tools, where they are others than the machine's.
     path: Option<String>,
+    /// A command to run plugins under.
+    under: Vec<String>,
 }
 
 impl Member {
+    /// A container of its own in a network.
+    fn new(net: &Sandbox, network: Network, side: Side) -> Self {
+        Self { target: Target::of(&net.container()), network, side, path: None, under: Vec::new() }
+    }
+
     fn call(&self, index: usize, verb: &str, prev: &Value) -> Answer {
         Call {
             side: self.side,
             plugin: self.network.kind(index).to_owned(),
             env: self.path.iter().map(|path| ("PATH".to_owned(), path.clone())).collect(),
             stdin: self.network.conf(index, prev).to_string(),
-            under: Vec::new(),
+            under: self.under.clone(),
         }
         .env("CNI_COMMAND", verb)
         .env("CNI_CONTAINERID", &self.target.id)
@@ -91,7 +98,7 @@ fn crowd(net: &Sandbox, size: usize, side: Side, with_go: bool) -> Vec<Member> {
         .map(|number| {
             let network = kinds[number % kinds.len()].clone().with_ports(10_000 + 2 * number);
             let side = if with_go && number % 5 == 4 { Side::Go } else { side };
-            Member { target: Target::of(&net.container()), network, side, path: None }
+            Member::new(net, network, side)
         })
         .collect()
 }
@@ -227,10 +234,18 @@ fn first_comers_race_for_one_bridge() {
         let mut tally = Tally::default();
         for turn in 0..rounds(6, 40) {
             let network = if turn % 2 == 0 { networks::dual() } else { networks::layer2() };
-            sandbox(|net| tally.count(&format!("8 on {}", network.label), &race(net, &network, side)));
+            sandbox(|net| tally.count(&format!("8 on {}", network.label), &race(net, &network, side, &[])));
         }
         tally.close("eight first ADDs race for a bridge that is not there", side);
     }
+}
+
+/// All of them look before one makes it: whatever they tell the kernel waits far longer than they take to start.
+#[test]
+fn first_comers_who_have_all_looked_make_one_bridge() {
+    let inject = "inject=sendto,sendmsg:delay_enter=50000";
+    let under = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=sendto,sendmsg", "-e", inject];
+    sandbox(|net| assert_eq!(race(net, &networks::layer2(), Side::Ours, &under), ""));
 }
 
 /// The tools lock nothing between a look and a change, so that all want to make the same chains.
@@ -240,10 +255,8 @@ fn first_comers_race_for_the_chains_of_legacy_iptables() {
         install();
         let Some(host) = Host::with(&LEGACY_TOOLS) else { return skip("no xtables-legacy-multi") };
         let member = |number: usize| Member {
-            target: Target::of(&net.container()),
-            network: networks::dual().with_ports(10_000 + 2 * number),
-            side: Side::Ours,
             path: Some(host.path.clone()),
+            ..Member::new(net, networks::dual().with_ports(10_000 + 2 * number), Side::Ours)
         };
         let members: Vec<_> = (0..6).map(member).collect();
         let results = at_once(&members, |member| member.chain("ADD", &Value::Null).expect("ADD"));
@@ -258,14 +271,15 @@ fn first_comers_race_for_the_chains_of_legacy_iptables() {
 }
 
 /// What goes wrong when eight containers want a bridge that is not there.
-fn race(net: &Sandbox, network: &Network, side: Side) -> String {
+fn race(net: &Sandbox, network: &Network, side: Side, under: &[&str]) -> String {
     install();
     let members: Vec<_> = (0..8)
         .map(|number| {
             let has_ports = !network.ports.is_null();
             let network = network.clone();
             let network = if has_ports { network.with_ports(10_000 + 2 * number) } else { network };
-            Member { target: Target::of(&net.container()), network, side, path: None }
+            let under = under.iter().map(|&word| word.to_owned()).collect();
+            Member { under, ..Member::new(net, network, side) }
         })
         .collect();
     let mut problem = String::new();
@@ -299,7 +313,7 @@ fn a_gateways_bridge_keeps_its_mac_from_the_start() {
         let mut network = networks::v4();
         // The gateway has the only address.
         network.plugins[0]["ipam"]["ranges"][0][0]["rangeEnd"] = json!("10.61.0.1");
-        let member = Member { target: Target::of(&net.container()), network, side: Side::Ours, path: None };
+        let member = Member::new(net, network, Side::Ours);
         member
             .chain("ADD", &Value::Null)
             .expect_err("an ADD that makes the bridge and fails at its addresses");
@@ -321,7 +335,7 @@ fn a_bridge_without_gateway_may_take_another_ports_mac() {
         install();
         let network = networks::layer2();
         let bridge = network.plugins[0]["bridge"].as_str().expect("a bridge").to_owned();
-        let member = Member { target: Target::of(&net.container()), network, side: Side::Ours, path: None };
+        let member = Member::new(net, network, Side::Ours);
         let result = member.chain("ADD", &Value::Null).expect("ADD");
         net.run("ip", &["link", "add", "port", "type", "veth", "peer", "name", "peer"]);
         net.run("ip", &["link", "set", "port", "address", "02:00:00:00:00:00"]);

@@ -96,6 +96,12 @@ impl Fault {
     }
 }
 
+/// The command under which a plugin is killed before it renames a file for the `when`-th time: what is written at once is
+/// named last, so that this is between two notes.
+pub(crate) fn killed_before_rename(when: usize) -> Vec<String> {
+    Fault { syscall: "rename,renameat,renameat2", error: KILL, when }.injector()
+}
+
 /// How often a call makes which system call.
 fn counts(call: &Call) -> (Answer, BTreeMap<&'static str, usize>) {
     let log = "/run/testkit/strace.log";

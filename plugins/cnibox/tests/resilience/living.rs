@@ -9,7 +9,8 @@ use std::time::Duration;
 use cnibox_testkit::Container;
 use serde_json::{Value, json};
 
-use crate::fixture::{Answer, Side, Target, World, on_each, wait};
+use crate::faults::killed_before_rename;
+use crate::fixture::{Answer, Side, Target, World, on_all, on_each};
 use crate::histories::crowded;
 use crate::networks::{self, Network};
 
@@ -121,33 +122,26 @@ fn a_failed_second_add_of_a_chained_plugin_loses_no_notes() {
 
 #[test]
 fn what_a_killed_add_left_goes_whole_wherever_it_is() {
-    on_each(networks(), Side::Ours, |_, world| {
+    on_all(networks(), Side::Ours, |_, world| {
         let before = world.host();
         let (first, second) = (world.net.container(), world.net.container());
         let target = Target::of(&first);
-        // Killed as soon as it has an address, and before it is done.
-        let mut killed = false;
-        for after in (1..60).map(|step| Duration::from_millis(2 * step)) {
-            let mut child = world.call(0, "ADD", &target, &Value::Null).start();
-            if wait(&mut child, after).is_none() {
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-            let text = ledger();
-            killed = text.contains("progress begun") && text.contains("address ");
-            if killed || text.contains(&format!("{} eth0\nprogress finished", target.id)) {
-                break;
-            }
-        }
-        if killed {
-            let elsewhere = moved(&target, &second);
-            let result = world.add(&elsewhere);
-            // The device went home when the attempt was taken down.
-            let result = result.unwrap_or_else(|answer| panic!("{}: {answer:?}", world.network.label));
-            let left = world.net.run("sh", &["-c", &format!("nsenter --net={} ip -o link", target.netns)]);
-            assert!(!left.contains("eth0"), "{}: {left}", world.network.label);
-            world.del(&elsewhere, &result).expect("DEL");
-        }
+        // Killed when its interface has its address, and before it is done.
+        let killed = (1..30).any(|note| {
+            let mut call = world.call(0, "ADD", &target, &Value::Null);
+            call.under = killed_before_rename(note);
+            call.run();
+            let inside = world.net.run("sh", &["-c", &format!("nsenter --net={} ip -o addr", target.netns)]);
+            ledger().contains("progress begun") && inside.contains("eth0    inet ")
+        });
+        assert!(killed, "{}: {}", world.network.label, ledger());
+        let elsewhere = moved(&target, &second);
+        let result = world.add(&elsewhere);
+        // The device went home when the attempt was taken down.
+        let result = result.unwrap_or_else(|answer| panic!("{}: {answer:?}", world.network.label));
+        let left = world.net.run("sh", &["-c", &format!("nsenter --net={} ip -o link", target.netns)]);
+        assert!(!left.contains("eth0"), "{}: {left}", world.network.label);
+        world.del(&elsewhere, &result).expect("DEL");
         let _ = world.del(&target, &Value::Null);
         assert_eq!(world.left(&before, &target), "", "{}", world.network.label);
     });

@@ -26,6 +26,7 @@ enum Loss {
     NoInterface,
     AddressFlushed,
     NoMemory,
+    NetnsHeldOpenNoMemory,
     IptablesEmptied,
 }
 
@@ -45,6 +46,7 @@ const LOSSES: &[Loss] = &[
     Loss::NoInterface,
     Loss::AddressFlushed,
     Loss::NoMemory,
+    Loss::NetnsHeldOpenNoMemory,
     Loss::IptablesEmptied,
 ];
 
@@ -60,11 +62,14 @@ fn suffer(world: &World<'_>, target: &Target, result: &Value, loss: Loss) -> (Ne
     match loss {
         Loss::Nothing => {}
         Loss::NetnsDeleted => drop(run(&["netns", "del", &target.id])),
-        Loss::NetnsHeldOpen => {
+        Loss::NetnsHeldOpen | Loss::NetnsHeldOpenNoMemory => {
             // The path is gone, a process keeps the namespace and its links alive.
             world.net.run("sh", &["-c", &format!("ip netns exec {} sleep 3 >/dev/null 2>&1 &", target.id)]);
             std::thread::sleep(std::time::Duration::from_millis(50));
             run(&["netns", "del", &target.id]);
+            if loss == Loss::NetnsHeldOpenNoMemory {
+                let _ = std::fs::remove_dir_all("/run/cnibox");
+            }
         }
         Loss::NetnsEmpty => target.netns = String::new(),
         Loss::NoPrevResult => prev = Value::Null,
@@ -166,6 +171,8 @@ fn makes_a_difference(world: &World<'_>, loss: Loss) -> bool {
     match loss {
         // The Go plugins remember nothing.
         Loss::NoMemory => world.side == Side::Ours,
+        // The mark of the host's end is all there is.
+        Loss::NetnsHeldOpenNoMemory => world.side == Side::Ours && network.has_host_end(),
         Loss::OtherSubnet => main["ipam"].is_object(),
         Loss::NoRuntimeConfig | Loss::NoPorts => !network.ports.is_null(),
         Loss::OtherBackend | Loss::NoMasquerade => main["ipMasq"] == true,
@@ -186,7 +193,7 @@ fn makes_a_difference(world: &World<'_>, loss: Loss) -> bool {
 
 /// The host after the memory is gone, the neighbour's included.
 fn without_memory(before: &str, loss: Loss) -> String {
-    if loss != Loss::NoMemory {
+    if !matches!(loss, Loss::NoMemory | Loss::NetnsHeldOpenNoMemory) {
         return before.to_owned();
     }
     before.lines().filter(|line| !line.starts_with("/run/cnibox/")).map(|line| format!("{line}\n")).collect()
