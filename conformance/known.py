@@ -19,7 +19,7 @@ class Known:
     """The page's lines, and which of them were of use."""
 
     def __init__(self, page=PAGE):
-        self.lines = []
+        self.lines: list[dict] = []
         for n, line in enumerate(open(page), 1):
             if not line.startswith("- "):
                 continue

@@ -22,7 +22,7 @@ KUBE = "for i in iptables ip6tables; do $i -t nat -N KUBE-MARK-MASQ && $i -t nat
 # Fields and values: half of the fields are given, and one value in twenty is wrong.
 YES_NO = ([True, False], ["yes"])
 MTU = ([1280, 1400, 1500], [-1, 20, "1400"])
-FIELDS = {
+FIELDS: dict[str, dict] = {
     "bridge": {"bridge": (["br0", "br0", "br.7"], ["", "lo", "a" * 16]), "isGateway": YES_NO, "isDefaultGateway": YES_NO, "forceAddress": YES_NO, "ipMasq": YES_NO,
                "ipMasqBackend": (["iptables", "nftables"], ["foo"]), "hairpinMode": YES_NO, "promiscMode": YES_NO, "mtu": MTU, "macspoofchk": YES_NO, "portIsolation": YES_NO,
                "enabledad": ([True], [1]), "disableContainerInterface": ([False], [True]), "dns": ([{"nameservers": ["10.0.0.53"]}, {"domain": "d", "search": ["a"]}], [5])},
