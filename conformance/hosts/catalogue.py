@@ -88,6 +88,8 @@ nft add rule ip nat POSTROUTING ip saddr @others ct state new meta cgroup 7 coun
 BARRED = "mkdir -p /etc/modprobe.d; printf 'install %%s /bin/false\\n' %s >/etc/modprobe.d/barred.conf"
 
 NO_IPV6 = "open /proc/sys/net/ipv6/conf/eth0/keep_addr_on_down: no such file or directory"
+# The reference's nftables backend of masquerade has its table in that, with IPv4 alone, too.
+NO_INET = "the kernel has no nf_tables family inet"
 # What the reference's nftables backend of portmap relies on, as the Go plugins do.
 NO_BR_NETFILTER = "another pod through the host port"
 READ_ONLY_NOTES = "mkdir -p /run/cnibox; mount -t tmpfs -o ro,mode=700 tmpfs /run/cnibox"
@@ -129,7 +131,7 @@ HOSTS = [
     without("NF_TABLES", name="no nf_tables, iptables of the legacy flavour", tools=LEGACY,
             lacks=dict.fromkeys((NFTABLES, KINDS), "the kernel has no nf_tables")),
     without("NF_CT_NETLINK", name="no connection tracking over netlink"),
-    without("IPV6", name="no IPv6", table="no-ipv6", lacks={DUAL: NO_IPV6}),
+    without("IPV6", name="no IPv6", table="no-ipv6", lacks={DUAL: NO_IPV6, NFTABLES: NO_INET, KINDS: NO_INET}),
     without("", name="ipv6.disable=1", table="no-ipv6", parameters="ipv6.disable=1", lacks={DUAL: NO_IPV6}),
     debian("bullseye", name="Debian 11"),
     debian("bookworm", name="Debian 12"),

@@ -52,6 +52,15 @@ pub enum Error {
         /// The module's name.
         module: String,
     },
+    /// The kernel has nf_tables, and no tables of this family: `inet` needs a kernel with IPv6 (`NF_TABLES_INET` in
+    /// net/netfilter/Kconfig).
+    #[error("{operation}: the kernel has no nf_tables family {family}")]
+    NoFamily {
+        /// What was asked for.
+        operation: String,
+        /// As `nft` calls it.
+        family: &'static str,
+    },
     /// Somebody else kept changing the ruleset, however often the batch was tried.
     #[error("ruleset changed during each of {attempts} attempts")]
     Contended {
@@ -102,6 +111,7 @@ impl Error {
             Self::Malformed { .. }
             | Self::NoNfTables { .. }
             | Self::NoExtension { .. }
+            | Self::NoFamily { .. }
             | Self::Contended { .. }
             | Self::ToolMissing { .. }
             | Self::Tool { .. }
@@ -136,6 +146,7 @@ impl Error {
             Self::Kernel { .. }
             | Self::Socket { .. }
             | Self::NoExtension { .. }
+            | Self::NoFamily { .. }
             | Self::Malformed { .. }
             | Self::Contended { .. }
             | Self::Spawn { .. }
