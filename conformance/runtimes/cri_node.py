@@ -148,7 +148,7 @@ class Node:
     def run_pod(self, name, may_fail=False, **more):
         """RunPodSandbox; the pod's ID."""
         pod: dict = {"metadata": {"name": name, "namespace": "lab", "uid": name, "attempt": 1}, "log_directory": DIR + "/logs",
-               "linux": {"cgroup_parent": "/cnibox-lab", "security_context": {"namespace_options": {"pid": 1}}}}
+                     "linux": {"cgroup_parent": "/cnibox-lab", "security_context": {"namespace_options": {"pid": 1}}}}
         pod["linux"].update(more.pop("linux", {}))
         pod.update(more)
         with open("%s/pod-%s.json" % (DIR, name), "w") as f:

@@ -69,7 +69,7 @@ DAMAGE = ["ADD c1", check(add={"prevResult": None}), check(add={"prevResult": {"
           sh("ip link set eth0 name eth5 && ip link add eth0 type bridge"), check(), sh("ip link del eth0"), check(),
           sh("rm /var/lib/cni/networks/net1/10.60.0.2", "host"), check(), sh("ip link set eth5 name eth0"), "DEL c1", "DEL c1"]
 # A pair of its own goes together with all that the namespace has (default_device_exit_batch in net/core/dev.c), a moment after its name.
-GONE = [{"sh": "ip link add gone0 type veth peer name gone1 netns c1; ip netns del c1; while ip link show gone0 >/dev/null 2>&1; do sleep 0.02; done"},
+GONE = [{"sh": "ip link add gone0 type veth peer name gone1 netns c1 && ip netns del c1 && while ip link show gone0 >/dev/null 2>&1; do sleep 0.02; done"},
         "DEL c1", "DEL c1"]
 # name, fields, steps: what every interface plugin goes through
 SHARED = [

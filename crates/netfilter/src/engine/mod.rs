@@ -361,15 +361,8 @@ impl Engine {
         }
     }
 
-    /// The kernel says of an extension that it does not have no more than of a chain that is not there, and of a family of
-    /// tables no more than that it cannot do that.
+    /// The kernel says of an extension that it does not have no more than of a chain that is not there.
     fn explained(&mut self, error: Error, steps: &[Step], form: Form) -> Error {
-        if let Error::Kernel { operation, errno: libc::EOPNOTSUPP, .. } = &error
-            && let Some(step) = steps.iter().find(|step| step.describe() == *operation)
-            && matches!(step.action, Action::AddTable { .. })
-        {
-            return Error::NoFamily { operation: operation.clone(), family: step.table.family().name() };
-        }
         let Error::Kernel { operation, errno: libc::ENOENT, .. } = &error else { return error };
         let needed = steps.iter().filter_map(|Step { table, action }| {
             let Action::AddRule { rule, .. } = action else { return None };

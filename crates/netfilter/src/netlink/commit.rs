@@ -72,6 +72,12 @@ const ERESTART: i32 = 85;
 
 fn failure(refusal: Refusal, first: u32, steps: &[Step]) -> Error {
     let step = step_of(refusal.seq, first, steps);
+    // kernel net/netfilter/nf_tables_api.c, nf_tables_newtable: all that it does not support of a plain table is its family
+    if let Some(step @ Step { table, action: Action::AddTable { .. } }) = step
+        && refusal.errno == libc::EOPNOTSUPP
+    {
+        return Error::NoFamily { operation: step.describe(), family: table.family().name() };
+    }
     refusal.into_error(step.map_or_else(|| "change the ruleset".to_owned(), Step::describe))
 }
 
@@ -115,4 +121,28 @@ fn encode<'r>(table: &TableRef, wanted: &'r Wanted, form: Form) -> Result<NewRul
 
 fn unencodable(value: String) -> Error {
     Error::InvalidText { kind: "rule", value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nft::Family;
+
+    #[test]
+    fn a_family_that_the_kernel_has_not_is_named() {
+        let table = TableRef::Nft(Family::Inet, "some".to_owned());
+        let flush = Action::Flush { chain: "other".to_owned() };
+        let steps =
+            [Action::AddTable { comment: None }, flush].map(|action| Step { table: table.clone(), action });
+        let said = |seq, errno| failure(Refusal { seq, errno, text: None }, 7, &steps).to_string();
+        assert_eq!(
+            said(8, libc::EOPNOTSUPP),
+            "create table \"inet some\": the kernel has no nf_tables family inet"
+        );
+        assert_eq!(
+            said(9, libc::EOPNOTSUPP),
+            "flush chain \"other\" of table \"inet some\": operation not supported"
+        );
+        assert_eq!(said(8, libc::EPERM), "create table \"inet some\": operation not permitted");
+    }
 }
