@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The least that the usual tools need for the kernel objects of Nomad's chain: one `ip -batch` per namespace and one
-//! `iptables-restore`. No addresses are managed and nothing is looked at, so no plugin can be expected to be faster.
+//! `iptables-restore`, or one for each plugin that writes rules, since a runtime calls one after the other. No addresses
+//! are managed and nothing is looked at, so no plugin can be expected to be faster.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -9,12 +10,20 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use crate::chain::{WHOLE, timed};
+use crate::chain::timed;
 use crate::pod::Pod;
-use crate::samples::Samples;
 
-/// Attaches a pod to the bridge `nomad`, which must exist with the chains that all containers share.
-pub(crate) fn add(pod: &Pod, samples: &mut Samples) -> Result<()> {
+/// How many transactions write a container's rules. The kernel validates a table once for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rules {
+    /// Those of all plugins together.
+    AtOnce,
+    /// The bridge's, the firewall's, portmap's.
+    ByPlugin,
+}
+
+/// Attaches a pod to the bridge `nomad`, which must exist with the chains that all containers share. Answers with the time.
+pub(crate) fn add(pod: &Pod, written: Rules) -> Result<Duration> {
     let (veth, id, address) = (veth(pod), &pod.id, address(pod));
     let host = format!(
         "link add {veth} type veth peer name eth0 netns {id}\n\
@@ -25,18 +34,21 @@ pub(crate) fn add(pod: &Pod, samples: &mut Samples) -> Result<()> {
         "link set lo up\nlink set eth0 up\naddress add {address}/20 dev eth0\n\
          route add default via 172.26.64.1\n"
     );
-    let time = run("ip", &["-batch", "-"], &host)?
-        + run("ip", &["-netns", id, "-batch", "-"], &inside)?
-        + run("iptables-restore", RESTORE, &rules(pod, true))?;
-    samples.note("ADD", WHOLE, time);
-    Ok(())
+    let mut time = run("ip", &["-batch", "-"], &host)? + run("ip", &["-netns", id, "-batch", "-"], &inside)?;
+    let (masquerade, firewall, ports) = (masquerade(pod), firewall(pod, "-A"), port_mappings(pod));
+    let transactions = match written {
+        Rules::AtOnce => vec![table("filter", &firewall) + &table("nat", &(masquerade + &ports))],
+        Rules::ByPlugin => vec![table("nat", &masquerade), table("filter", &firewall), table("nat", &ports)],
+    };
+    for rules in transactions {
+        time += run("iptables-restore", RESTORE, &rules)?;
+    }
+    Ok(time)
 }
 
-/// Undoes [`add`].
-pub(crate) fn del(pod: &Pod, samples: &mut Samples) -> Result<()> {
-    let link = link_del(pod)?;
-    samples.note("DEL", WHOLE, link + run("iptables-restore", RESTORE, &rules(pod, false))?);
-    Ok(())
+/// Undoes [`add`]. Answers with the time.
+pub(crate) fn del(pod: &Pod) -> Result<Duration> {
+    Ok(link_del(pod)? + run("iptables-restore", RESTORE, &removal(pod))?)
 }
 
 /// Deletes a pod's interface, whoever made it.
@@ -52,24 +64,54 @@ fn run(program: &str, args: &[&str], input: &str) -> Result<Duration> {
     Ok(time)
 }
 
-/// What firewall, ipMasq and portmap write for one container, or the removal of it.
-fn rules(pod: &Pod, add: bool) -> String {
-    let (address, masq, dnat) = (address(pod), format!("CNI-{:024x}", pod.number), chain(pod));
-    let (op, comment) =
-        (if add { "-A" } else { "-D" }, format!("name: \\\"nomad\\\" id: \\\"{}\\\"", pod.id));
-    let mut text = format!(
-        "*filter\n{op} CNI-FORWARD -d {address}/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n\
-         {op} CNI-FORWARD -s {address}/32 -j ACCEPT\nCOMMIT\n*nat\n"
+/// What removes a container's rules.
+fn removal(pod: &Pod) -> String {
+    let (masq, dnat) = (masquerade_chain(pod), port_chain(pod));
+    let chains = format!("-F {masq}\n-F {dnat}\n-X {masq}\n-X {dnat}\n");
+    table("filter", &firewall(pod, "-D"))
+        + &table("nat", &(source_jump(pod, "-D") + &port_jumps(pod, "-D") + &chains))
+}
+
+/// What firewall writes for one container, or its removal.
+fn firewall(pod: &Pod, op: &str) -> String {
+    let address = address(pod);
+    format!(
+        "{op} CNI-FORWARD -d {address}/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n\
+         {op} CNI-FORWARD -s {address}/32 -j ACCEPT\n"
+    )
+}
+
+/// What ipMasq writes for one container.
+fn masquerade(pod: &Pod) -> String {
+    let (masq, comment) = (masquerade_chain(pod), comment(pod));
+    let chain = format!(
+        ":{masq} - [0:0]\n\
+         -A {masq} -d 172.26.64.0/20 -m comment --comment \"{comment}\" -j ACCEPT\n\
+         -A {masq} ! -d 224.0.0.0/4 -m comment --comment \"{comment}\" -j MASQUERADE\n"
     );
-    if add {
-        let _ = writeln!(text, ":{masq} - [0:0]\n:{dnat} - [0:0]");
-        let _ = writeln!(text, "-A {masq} -d 172.26.64.0/20 -m comment --comment \"{comment}\" -j ACCEPT");
-        let _ = writeln!(text, "-A {masq} ! -d 224.0.0.0/4 -m comment --comment \"{comment}\" -j MASQUERADE");
-        for port in pod.ports.as_array().into_iter().flatten() {
-            text += &port_rules(port, &dnat, &address);
-        }
+    chain + &source_jump(pod, "-A")
+}
+
+/// What portmap writes for one container.
+fn port_mappings(pod: &Pod) -> String {
+    let (dnat, address) = (port_chain(pod), address(pod));
+    let mut text = format!(":{dnat} - [0:0]\n");
+    for port in pod.ports.as_array().into_iter().flatten() {
+        text += &port_rules(port, &dnat, &address);
     }
-    let _ = writeln!(text, "{op} POSTROUTING -s {address}/32 -m comment --comment \"{comment}\" -j {masq}");
+    text + &port_jumps(pod, "-A")
+}
+
+/// The jump to a container's masquerading.
+fn source_jump(pod: &Pod, op: &str) -> String {
+    let (address, comment, masq) = (address(pod), comment(pod), masquerade_chain(pod));
+    format!("{op} POSTROUTING -s {address}/32 -m comment --comment \"{comment}\" -j {masq}\n")
+}
+
+/// The jumps to a container's port mappings.
+fn port_jumps(pod: &Pod, op: &str) -> String {
+    let (comment, dnat) = (comment(pod), port_chain(pod));
+    let mut text = String::new();
     for protocol in ["tcp", "udp"] {
         let _ = writeln!(
             text,
@@ -77,10 +119,12 @@ fn rules(pod: &Pod, add: bool) -> String {
             ports(pod, protocol)
         );
     }
-    if !add {
-        let _ = writeln!(text, "-F {masq}\n-F {dnat}\n-X {masq}\n-X {dnat}");
-    }
-    text + "COMMIT\n"
+    text
+}
+
+/// A table's part of what `iptables-restore` reads: a transaction of its own.
+fn table(name: &str, lines: &str) -> String {
+    format!("*{name}\n{lines}COMMIT\n")
 }
 
 fn port_rules(port: &Value, dnat: &str, address: &str) -> String {
@@ -105,7 +149,15 @@ fn veth(pod: &Pod) -> String {
     format!("floor{}", pod.number)
 }
 
-fn chain(pod: &Pod) -> String {
+fn comment(pod: &Pod) -> String {
+    format!("name: \\\"nomad\\\" id: \\\"{}\\\"", pod.id)
+}
+
+fn masquerade_chain(pod: &Pod) -> String {
+    format!("CNI-{:024x}", pod.number)
+}
+
+fn port_chain(pod: &Pod) -> String {
     format!("CNI-DN-{:021x}", pod.number)
 }
 
@@ -116,4 +168,6 @@ fn address(pod: &Pod) -> String {
 
 /// What deleting the link of a container takes that cnibox attached, which waits for all processors.
 pub(crate) const LINK: &str = "link";
+/// What [`add`] takes with [`Rules::ByPlugin`].
+pub(crate) const BY_PLUGIN: &str = "by plugin";
 const RESTORE: &[&str] = &["--noflush", "-w"];

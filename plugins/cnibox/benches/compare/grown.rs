@@ -25,7 +25,9 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
     let mut growth = Section::new(
         "What many containers cost, Nomad's chain",
         "The floor makes and deletes the same kernel objects by one `ip -batch` per namespace and one \
-         `iptables-restore`, without any plugin: its growth is the kernel's.",
+         `iptables-restore`, without any plugin: its growth is the kernel's. bridge and portmap both write to the table \
+         `nat`, each in its own process, and the kernel validates the whole table for each; one `iptables-restore` for each \
+         plugin that writes rules is the floor of a chain.",
         &["verb, containers on the host", "cnibox", "Go plugins", "floor"],
     );
     let mut plugins = Vec::new();
@@ -44,6 +46,15 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
             }
             let grown = |side: usize| times(median(many, side, verb) / median(few, side, verb));
             growth.row([format!("{verb}, {most} / {least}"), grown(0), grown(1), grown(2)]);
+        }
+        for (containers, sides) in &measured {
+            let time = sides.get(2).map_or(f64::NAN, |floor| floor.median("ADD", floor::BY_PLUGIN));
+            let share = |side: usize| times(median(sides, side, "ADD") / time);
+            let what = format!(
+                "ADD, {containers}, compared with the floor by one `iptables-restore` per plugin, {}",
+                ms(time)
+            );
+            growth.row([what, share(0), share(1), share(2)]);
         }
         for (containers, sides) in &measured {
             let link = sides.get(2).map_or(f64::NAN, |floor| floor.median("DEL", floor::LINK));
@@ -143,13 +154,18 @@ impl Player<'_> {
     fn round(&mut self, turn: &Turn<'_>, number: usize) -> Result<()> {
         let pod = self.setup.pod(number)?;
         if self.side == Side::Floor {
-            turn.take(|| floor::add(&pod, &mut self.samples))?;
+            turn.take(|| {
+                self.samples.note("ADD", WHOLE, floor::add(&pod, floor::Rules::AtOnce)?);
+                Ok(())
+            })?;
             let (chain, such) = (self.setup.chain(self.net, Side::Ours)?, self.setup.pod(number + 1)?);
             let result = turn.take(|| chain.add(&such, &mut Samples::default()))?;
             return turn.take(|| {
-                floor::del(&pod, &mut self.samples)?;
+                self.samples.note("DEL", WHOLE, floor::del(&pod)?);
                 self.samples.note("DEL", floor::LINK, floor::link_del(&such)?);
-                chain.del(&such, &result, &mut Samples::default())
+                chain.del(&such, &result, &mut Samples::default())?;
+                self.samples.note("ADD", floor::BY_PLUGIN, floor::add(&pod, floor::Rules::ByPlugin)?);
+                floor::del(&pod).map(drop)
             });
         }
         let chain = self.setup.chain(self.net, self.side)?;
