@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Processes that tests need beside the plugins: servers, daemons, busy neighbours.
 
+use std::ffi::{c_char, c_int};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::libc;
+
 use crate::Container;
+
+/// Linked into every test, where the standard library looks for it before it starts a command in another directory. A
+/// static executable has only what it names; without this, it forks, which takes milliseconds in a process that has had
+/// gigabytes of configurations (glibc's `sysdeps/unix/sysv/linux/spawni.c` shares the memory instead).
+#[used]
+static CHANGE_DIRECTORY: unsafe extern "C" fn(*mut libc::posix_spawn_file_actions_t, *const c_char) -> c_int =
+    libc::posix_spawn_file_actions_addchdir_np;
 
 /// A process that ends with this.
 #[derive(Debug)]

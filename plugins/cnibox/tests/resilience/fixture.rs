@@ -157,19 +157,19 @@ impl Call {
     pub(crate) fn start(&self) -> Child {
         let dir = self.side.dir().expect("plugins of this side");
         let program = dir.join(&self.plugin);
-        // In a directory where a file that a call writes below its own is found (`hostile`).
         let mut command = if self.under.is_empty() {
             let mut command = Command::new(&program);
-            command.arg0(&program).current_dir("/run");
+            command.arg0(&program);
             command
         } else {
-            // For another directory, or a program that must be looked for, the standard library forks, which takes long
-            // in a process that has had gigabytes of configurations.
+            // For a program that must be looked for, the standard library forks.
             let mut command = Command::new("/usr/bin/env");
-            command.arg("--chdir=/run").args(&self.under).arg(&program);
+            command.args(&self.under).arg(&program);
             command
         };
         command
+            // Where a file that a call writes below its own directory is found (`hostile`).
+            .current_dir("/run")
             .process_group(0)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
