@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use crate::chain::timed;
+use crate::chain::{WHOLE, timed};
 use crate::pod::Pod;
 
 /// How many transactions write a container's rules. The kernel validates a table once for each.
@@ -20,6 +20,21 @@ pub(crate) enum Rules {
     AtOnce,
     /// The bridge's, the firewall's, portmap's.
     ByPlugin,
+}
+
+impl Rules {
+    /// Both take turns, so that what was before them is the same.
+    pub(crate) fn of_round(round: usize) -> Self {
+        if round.is_multiple_of(2) { Self::AtOnce } else { Self::ByPlugin }
+    }
+
+    /// What [`add`]'s time is noted for.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::AtOnce => WHOLE,
+            Self::ByPlugin => "by plugin",
+        }
+    }
 }
 
 /// Attaches a pod to the bridge `nomad`, which must exist with the chains that all containers share. Answers with the time.
@@ -168,6 +183,4 @@ fn address(pod: &Pod) -> String {
 
 /// What deleting the link of a container takes that cnibox attached, which waits for all processors.
 pub(crate) const LINK: &str = "link";
-/// What [`add`] takes with [`Rules::ByPlugin`].
-pub(crate) const BY_PLUGIN: &str = "by plugin";
 const RESTORE: &[&str] = &["--noflush", "-w"];

@@ -48,7 +48,8 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
             growth.row([format!("{verb}, {most} / {least}"), grown(0), grown(1), grown(2)]);
         }
         for (containers, sides) in &measured {
-            let time = sides.get(2).map_or(f64::NAN, |floor| floor.median("ADD", floor::BY_PLUGIN));
+            let time =
+                sides.get(2).map_or(f64::NAN, |floor| floor.median("ADD", floor::Rules::ByPlugin.label()));
             let share = |side: usize| times(median(sides, side, "ADD") / time);
             let what = format!(
                 "ADD, {containers}, compared with the floor by one `iptables-restore` per plugin, {}",
@@ -94,13 +95,13 @@ struct Setup<'a> {
 impl Setup<'_> {
     /// Measures on a host with this many containers; answers with each side's samples.
     fn measure(&self, containers: usize) -> Result<Vec<Samples>> {
-        let rounds = self.options.rounds(if containers < 1000 { 15 } else { 9 });
+        let rounds = self.options.rounds(if containers < 1000 { 20 } else { 14 });
         let played = side_by_side(self.sides, |net, side, turn| {
             let mut player = Player { setup: self, net, side, samples: Samples::default() };
             let objects = turn.take(|| player.warm_up())?;
             turn.take(|| player.populate(containers))?;
             for round in 0..rounds {
-                player.round(turn, 1 + containers + 2 * round)?;
+                player.round(turn, 1 + containers + 2 * round, floor::Rules::of_round(round))?;
             }
             Ok((player.samples, objects))
         })?;
@@ -149,13 +150,13 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// One container comes, is checked, and goes; beside the floor's own, `ip` deletes the link of one of cnibox's, which has
-    /// the next number.
-    fn round(&mut self, turn: &Turn<'_>, number: usize) -> Result<()> {
+    /// One container comes, is checked, and goes; beside the floor's own, whose rules are `written` so, `ip` deletes the link of
+    /// one of cnibox's, which has the next number.
+    fn round(&mut self, turn: &Turn<'_>, number: usize, written: floor::Rules) -> Result<()> {
         let pod = self.setup.pod(number)?;
         if self.side == Side::Floor {
             turn.take(|| {
-                self.samples.note("ADD", WHOLE, floor::add(&pod, floor::Rules::AtOnce)?);
+                self.samples.note("ADD", written.label(), floor::add(&pod, written)?);
                 Ok(())
             })?;
             let (chain, such) = (self.setup.chain(self.net, Side::Ours)?, self.setup.pod(number + 1)?);
@@ -163,9 +164,7 @@ impl Player<'_> {
             return turn.take(|| {
                 self.samples.note("DEL", WHOLE, floor::del(&pod)?);
                 self.samples.note("DEL", floor::LINK, floor::link_del(&such)?);
-                chain.del(&such, &result, &mut Samples::default())?;
-                self.samples.note("ADD", floor::BY_PLUGIN, floor::add(&pod, floor::Rules::ByPlugin)?);
-                floor::del(&pod).map(drop)
+                chain.del(&such, &result, &mut Samples::default())
             });
         }
         let chain = self.setup.chain(self.net, self.side)?;
