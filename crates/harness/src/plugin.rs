@@ -70,7 +70,18 @@ pub enum Role {
     /// It works on what earlier plugins of the chain have made.
     Chained,
     /// It hands out addresses, called by a plugin that makes an interface.
-    Ipam,
+    Ipam {
+        /// By that interface, which must be attached by then: it asks the network.
+        asks_network: bool,
+    },
+}
+
+impl Role {
+    /// Whether it hands out addresses.
+    #[must_use]
+    pub const fn is_ipam(self) -> bool {
+        matches!(self, Self::Ipam { .. })
+    }
 }
 
 /// One call of a verb.

@@ -23,7 +23,8 @@ const STDIN_LIMIT: u64 = 2 << 20;
 /// A plugin as it stands in a [`Registry`](cnibox_sys::Registry). Those that hand out addresses call no others.
 #[must_use]
 pub const fn builtin<P: Plugin>() -> Builtin {
-    Builtin { name: P::NAME, entry: run::<P>, is_delegate: matches!(P::ROLE, Role::Ipam) }
+    let asks_network = matches!(P::ROLE, Role::Ipam { asks_network: true });
+    Builtin { name: P::NAME, entry: run::<P>, is_delegate: P::ROLE.is_ipam(), asks_network }
 }
 
 /// Runs a plugin in `host`. The generic part is thin: the protocol is compiled once.
@@ -164,7 +165,7 @@ fn begin(
                 sys.follower_took_down();
             }
         }
-        Role::Chained | Role::Ipam => {}
+        Role::Chained | Role::Ipam { .. } => {}
     }
     Ok(())
 }
@@ -176,7 +177,7 @@ fn check(verbs: &Verbs, input: &Input<'_>, args: CheckArgs, sys: &mut Sys<'_>) -
 
 fn del(verbs: &Verbs, input: &Input<'_>, mut args: DelArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
     begin_turn(verbs, &args.attachment, sys);
-    if verbs.role != Role::Ipam {
+    if !verbs.role.is_ipam() {
         args.netns = sys.del_begins(args.netns)?;
     }
     if verbs.role == Role::Interface
@@ -196,7 +197,7 @@ fn gc(verbs: &Verbs, input: &Input<'_>, mut args: GcArgs, sys: &mut Sys<'_>) -> 
     args.valid.extend(sys.running(&input.conf.network));
     let valid = args.valid.clone();
     (verbs.gc)(input, args, sys)?;
-    if verbs.role != Role::Ipam {
+    if !verbs.role.is_ipam() {
         sys.gc_ends(verbs.name, verbs.role == Role::Interface, &input.conf.network, &valid);
     }
     Ok(())
@@ -204,7 +205,7 @@ fn gc(verbs: &Verbs, input: &Input<'_>, mut args: GcArgs, sys: &mut Sys<'_>) -> 
 
 /// The record is the caller's of an IPAM plugin.
 fn begin_turn(verbs: &Verbs, attachment: &Attachment, sys: &mut Sys<'_>) {
-    if verbs.role != Role::Ipam {
+    if !verbs.role.is_ipam() {
         sys.turn_begins(verbs.name, attachment);
     }
 }

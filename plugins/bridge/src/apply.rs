@@ -109,11 +109,11 @@ pub(crate) fn attach(
     bridge: &Link,
     alias: &str,
 ) -> Result<(), Failure> {
-    let change = LinkChange::new(veth.host.index).up().master(bridge.index).alias(alias);
+    let change = LinkChange::new(veth.host.index).master(bridge.index).alias(alias);
     tx.shared(|sys| {
         let refused =
             |source| ApplyError::Attach { veth: veth.host.name.clone(), bridge: bridge.name.clone(), source };
-        sys.host()?.link_set(change).map_err(|error| Failure::from(refused(error)))
+        sys.veth_host_up(veth, change).map_err(|error| Failure::from(refused(error)))
     })?;
     tx.shared(|sys| port(sys, &veth.host, &plan.port))
 }

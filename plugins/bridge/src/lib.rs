@@ -14,10 +14,8 @@ mod spoof;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::Link;
-use cnibox_spec::{Attachment, CniResult, Interface, NetnsPath, check_expressible};
+use cnibox_spec::{CniResult, Interface, NetnsPath, check_expressible};
 use cnibox_sys::{Failure, ListLink, Mark, Masquerade, Stage, Sys, Txn, Veth};
-
-use ipnetwork::IpNetwork;
 
 pub use config::Config;
 use plan::Layer3;
@@ -64,10 +62,16 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
     Txn::run(sys, |tx| {
         let bridge = tx.shared(|sys| apply::bridge(sys, &layer2.bridge))?;
         let veth = apply::veth(tx, &layer2)?;
-        apply::attach(tx, &layer2, &veth, &bridge, &Mark::of(attachment).alias(Stage::Ready))?;
+        let alias = Mark::of(attachment).alias(Stage::Ready);
+        let attach = |tx: &mut Txn<'_, '_>| apply::attach(tx, &layer2, &veth, &bridge, &alias);
+        let ipam = request.config.ipam.as_deref();
+        // Where nobody asks the network for addresses, the masquerade, which takes longest, can begin before.
+        let is_attached_first = ipam.is_none_or(|plugin| tx.sys().asks_network(plugin));
+        if is_attached_first {
+            attach(tx)?;
+        }
         // Before the spoof check, whose names another attachment has, too, that lives in another namespace: an IPAM plugin
         // that knows of it refuses this one.
-        let ipam = request.config.ipam.as_deref();
         let ipam = ipam.map(|plugin| tx.ipam_add(plugin, &request.conf.version_text)).transpose()?;
         if layer2.spoof_check {
             apply::spoof_check(tx, &SpoofCheck::of(attachment), &veth)?;
@@ -75,7 +79,15 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
         let (result, port, vlan_interface) = match ipam {
             Some(ipam) => {
                 let layer3 = plan::layer3(&request.config, &attachment.ifname, ipam)?;
-                let (port, vlan_interface) = address(tx, attachment, &layer3, &veth, &bridge)?;
+                let addresses: Vec<_> = layer3.result.ips.iter().map(|ip| ip.address).collect();
+                let masquerade = Masquerade::of(attachment);
+                let (port, vlan_interface) =
+                    tx.masquerade_add_beside(&masquerade, layer3.masquerade, &addresses, |tx| {
+                        if !is_attached_first {
+                            attach(tx)?;
+                        }
+                        configure(tx, &layer3, &veth, &bridge)
+                    })?;
                 (layer3.result, port, vlan_interface)
             }
             None => {
@@ -92,26 +104,23 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
     })
 }
 
-/// Gives the container its addresses, and the host its side of them: gateways and masquerade. Answers with the host's end
-/// and the VLAN's gateway interface.
-fn address(
+/// Gives the container its addresses, and the host its gateways. Answers with the host's end and the VLAN's gateway
+/// interface.
+fn configure(
     tx: &mut Txn<'_, '_>,
-    attachment: &Attachment,
     layer3: &Layer3,
     veth: &Veth,
     bridge: &Link,
 ) -> Result<(Link, Option<Interface>), Failure> {
-    let addresses: Vec<_> = layer3.result.ips.iter().map(|ip| ip.address).collect();
-    let has_ipv6 = addresses.iter().any(IpNetwork::is_ipv6);
-    tx.masquerade_add_beside(&Masquerade::of(attachment), layer3.masquerade, &addresses, |tx| {
-        tx.shared(|sys| apply::pod(sys, layer3, veth.pod.index))?;
-        let vlan_interface = tx.shared(|sys| apply::gateways(sys, layer3, bridge))?;
-        let port = tx.shared(|sys| apply::port_up(sys, &veth.host))?;
-        if !addresses.is_empty() {
-            tx.shared(|sys| sys.announce_again(&veth.pod, has_ipv6))?;
-        }
-        Ok((port, vlan_interface))
-    })
+    tx.shared(|sys| apply::pod(sys, layer3, veth.pod.index))?;
+    let vlan_interface = tx.shared(|sys| apply::gateways(sys, layer3, bridge))?;
+    let port = tx.shared(|sys| apply::port_up(sys, &veth.host))?;
+    let ips = &layer3.result.ips;
+    if !ips.is_empty() {
+        let has_ipv6 = ips.iter().any(|ip| ip.address.is_ipv6());
+        tx.shared(|sys| sys.announce_again(&veth.pod, has_ipv6))?;
+    }
+    Ok((port, vlan_interface))
 }
 
 /// Brings up an attachment without addresses; answers with the host's end.

@@ -71,7 +71,7 @@ impl Coded for DhcpError {
 
 impl Plugin for Dhcp {
     const NAME: &'static str = "dhcp";
-    const ROLE: Role = Role::Ipam;
+    const ROLE: Role = Role::Ipam { asks_network: true };
     const SUBCOMMANDS: &'static [Subcommand] = &[("daemon", daemon::main)];
     type Config = Config;
 

@@ -53,7 +53,7 @@ pub struct HostLocal;
 
 impl Plugin for HostLocal {
     const NAME: &'static str = "host-local";
-    const ROLE: Role = Role::Ipam;
+    const ROLE: Role = Role::Ipam { asks_network: false };
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {

@@ -42,10 +42,10 @@ pub(crate) fn forwarding(sys: &mut Sys<'_>, peers: &[Peer]) -> Result<(), Failur
 pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &VethPlan, mark: &Mark) -> Result<Veth, Failure> {
     let undo = Undo::Link { place: Place::Pod, name: plan.ifname.to_string() };
     let veth = tx.step(undo, |sys| sys.veth_add(plan))?;
-    let change = LinkChange::new(veth.host.index).up().alias(&mark.alias(Stage::Ready));
+    let change = LinkChange::new(veth.host.index).alias(&mark.alias(Stage::Ready));
     tx.shared(|sys| {
         let refused = |source| ApplyError::HostUp(veth.host.name.clone(), source);
-        sys.host()?.link_set(change).map_err(|error| Failure::from(refused(error)))
+        sys.veth_host_up(&veth, change).map_err(|error| Failure::from(refused(error)))
     })?;
     Ok(veth)
 }

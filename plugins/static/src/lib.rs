@@ -41,7 +41,7 @@ impl Coded for Drift {
 
 impl Plugin for Static {
     const NAME: &'static str = "static";
-    const ROLE: Role = Role::Ipam;
+    const ROLE: Role = Role::Ipam { asks_network: false };
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {

@@ -38,6 +38,8 @@ pub struct Builtin {
     /// Whether other plugins may call it. One that calls others could call itself with the same configuration again and
     /// again.
     pub is_delegate: bool,
+    /// Whether it asks the network for what it answers, by the interface that it is called for.
+    pub asks_network: bool,
 }
 
 /// The plugins of this executable.

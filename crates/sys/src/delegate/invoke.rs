@@ -105,6 +105,16 @@ impl Sys<'_> {
         Ok(parse_result(&answered, &json)?)
     }
 
+    /// Whether `plugin` may ask the network by the container's interface. Only of this executable's plugins is it known which
+    /// do not.
+    #[must_use]
+    pub fn asks_network(&self, plugin: &str) -> bool {
+        let path = find(plugin, self.env.cni_path());
+        let own =
+            path.is_ok_and(|path| is_this_executable(&path)).then(|| self.registry.find(plugin)).flatten();
+        own.is_none_or(|own| own.asks_network)
+    }
+
     /// Calls `plugin` with any verb, this call's environment and configuration; answers with its stdout.
     ///
     /// # Errors

@@ -70,10 +70,10 @@ impl Sys<'_> {
         Ok(Some(others))
     }
 
-    /// Takes down a pair whose addresses may be masqueraded. The rules go before the link where it can be seen: the kernel
-    /// frees both after grace periods of the same kind, which then pass together. `host_end` deletes what is on the host
-    /// where the container's namespace is not to be found: its path can be gone while a process still holds it, and the pair
-    /// with it. Answers with what could not be removed; everything else was.
+    /// Takes down a pair whose addresses may be masqueraded. The link goes before the rules, as in the reference: behind
+    /// their removal the kernel would be in a grace period already, and the one that the link waits for only begin after it.
+    /// `host_end` deletes what is on the host where the container's namespace is not to be found: its path can be gone while
+    /// a process still holds it, and the pair with it. Answers with what could not be removed; everything else was.
     pub fn masqueraded_pair_del(
         &mut self,
         attachment: &Attachment,
@@ -88,9 +88,9 @@ impl Sys<'_> {
         };
         let outcomes = match in_use {
             Some(in_use) => [
-                self.masquerade_remove(&masquerade, &in_use),
                 self.pod_link_del(netns, &attachment.ifname),
                 self.announced_link_del(),
+                self.masquerade_remove(&masquerade, &in_use),
             ],
             // What has gone with the link is in use no more.
             None => [

@@ -5,7 +5,7 @@
 use std::hash::{BuildHasher, Hasher};
 use std::os::fd::AsFd;
 
-use cnibox_netlink::{Error, Link, Mac, VethSpec};
+use cnibox_netlink::{Error, Link, LinkChange, Mac, VethSpec};
 use cnibox_netns::{NetNs, sysctl};
 use cnibox_spec::IfName;
 use thiserror::Error as ThisError;
@@ -53,8 +53,7 @@ impl Coded for VethError {}
 
 impl Sys<'_> {
     /// Creates a pair from inside the container's namespace with the host end directly in ours. The host end has no
-    /// transmit queue, as the reference leaves it, and takes no router advertisements. Its name is noted before it is
-    /// tried: the kernel takes no alias for a link that is being made, so whoever is killed right behind that has left a
+    /// transmit queue, as the reference leaves it. Its name is noted before it is tried: the kernel takes no alias for a link that is being made, so whoever is killed right behind that has left a
     /// link that only its name gives away.
     ///
     /// # Errors
@@ -115,9 +114,17 @@ impl Sys<'_> {
         let ifname = plan.ifname.as_str();
         let pod = self.rtnl(Place::Pod)?.link_by_name(ifname).map_err(lookup(ifname))?;
         let host = self.host()?.link_by_name(peer).map_err(lookup(peer))?;
-        // "we want to own the routes": missing without IPv6, so nobody minds a failure.
-        let _ = sysctl::write(&sysctl::conf("ipv6", peer, "accept_ra"), "0");
         Ok(Veth { host, pod })
+    }
+
+    /// Brings up the host end, with what else is to `change` of it. It takes no router advertisements.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn veth_host_up(&mut self, veth: &Veth, change: LinkChange) -> Result<(), Error> {
+        // "we want to own the routes": missing without IPv6, so nobody minds a failure.
+        let _ = sysctl::write(&sysctl::conf("ipv6", &veth.host.name, "accept_ra"), "0");
+        self.host()?.link_set(change.up())
     }
 }
 

@@ -7,7 +7,8 @@ use std::fmt::Write;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use cnibox_netns::{NetNs, sysctl};
 use serde_json::Value;
 
 use crate::chain::{WHOLE, timed};
@@ -35,6 +36,16 @@ impl Rules {
             Self::ByPlugin => "by plugin",
         }
     }
+}
+
+/// Lets the pod's interface speak IPv6 at once, as bridge does: what it says then goes to all ports of the bridge, and
+/// takes as long as anything in an ADD. It would say it a second later, when duplicate addresses have been looked for.
+pub(crate) fn prepare(pod: &Pod) -> Result<()> {
+    let pod = NetNs::open(&pod.path).context("open a pod's namespace")?;
+    // Without IPv6 nothing is said.
+    pod.run(|| sysctl::write(&sysctl::conf("ipv6", "default", "accept_dad"), "0").ok())
+        .context("enter a pod's namespace")?;
+    Ok(())
 }
 
 /// Attaches a pod to the bridge `nomad`, which must exist with the chains that all containers share. Answers with the time.

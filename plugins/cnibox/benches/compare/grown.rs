@@ -19,7 +19,8 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
     let mut table = Section::new(
         "Nomad's chain",
         "loopback, bridge with ipMasq and host-local, firewall and portmap (2 ports x TCP and UDP), with the iptables \
-         backends. The floor makes the same kernel objects by one `ip -batch` per namespace and one `iptables-restore`.",
+         backends. The floor makes the same kernel objects by one `ip -batch` per namespace and one `iptables-restore`. What \
+         is measured begins when the kernel has come to rest; each side's host has a procfs of its own.",
         &["containers on the host, verb", "cnibox", "Go plugins", "ratio", "floor"],
     );
     let mut growth = Section::new(
@@ -27,7 +28,8 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
         "The floor makes and deletes the same kernel objects by one `ip -batch` per namespace and one \
          `iptables-restore`, without any plugin: its growth is the kernel's. bridge and portmap both write to the table \
          `nat`, each in its own process, and the kernel validates the whole table for each; one `iptables-restore` for each \
-         plugin that writes rules is the floor of a chain.",
+         plugin that writes rules is the floor of a chain. The floor's containers speak IPv6 as early as the plugins': \
+         duplicate address detection, which bridge switches off, would put off what goes to all ports of the bridge.",
         &["verb, containers on the host", "cnibox", "Go plugins", "floor"],
     );
     let mut plugins = Vec::new();
@@ -95,7 +97,7 @@ struct Setup<'a> {
 impl Setup<'_> {
     /// Measures on a host with this many containers; answers with each side's samples.
     fn measure(&self, containers: usize) -> Result<Vec<Samples>> {
-        let rounds = self.options.rounds(if containers < 1000 { 20 } else { 14 });
+        let rounds = self.options.rounds(20);
         let played = side_by_side(self.sides, |net, side, turn| {
             let mut player = Player { setup: self, net, side, samples: Samples::default() };
             let objects = turn.take(|| player.warm_up())?;
@@ -153,24 +155,39 @@ impl Player<'_> {
     /// One container comes, is checked, and goes; beside the floor's own, whose rules are `written` so, `ip` deletes the link of
     /// one of cnibox's, which has the next number.
     fn round(&mut self, turn: &Turn<'_>, number: usize, written: floor::Rules) -> Result<()> {
-        let pod = self.setup.pod(number)?;
+        // In a turn of their own: making a namespace takes the lock of all links.
+        let (pod, such) = turn.take(|| Ok((self.setup.pod(number)?, self.setup.pod(number + 1)?)))?;
         if self.side == Side::Floor {
-            turn.take(|| {
-                self.samples.note("ADD", written.label(), floor::add(&pod, written)?);
-                Ok(())
-            })?;
-            let (chain, such) = (self.setup.chain(self.net, Side::Ours)?, self.setup.pod(number + 1)?);
-            let result = turn.take(|| chain.add(&such, &mut Samples::default()))?;
-            return turn.take(|| {
-                self.samples.note("DEL", WHOLE, floor::del(&pod)?);
-                self.samples.note("DEL", floor::LINK, floor::link_del(&such)?);
-                chain.del(&such, &result, &mut Samples::default())
-            });
+            return self.floor_round(turn, (&pod, &such), written);
         }
         let chain = self.setup.chain(self.net, self.side)?;
         let result = turn.take(|| chain.add(&pod, &mut self.samples))?;
         turn.take(|| chain.check(&pod, &result, &mut self.samples))?;
-        turn.take(|| chain.del(&pod, &result, &mut self.samples))
+        turn.take(|| chain.del(&pod, &result, &mut self.samples))?;
+        turn.take(|| Ok(()))
+    }
+
+    fn floor_round(
+        &mut self,
+        turn: &Turn<'_>,
+        (pod, such): (&Pod, &Pod),
+        written: floor::Rules,
+    ) -> Result<()> {
+        floor::prepare(pod)?;
+        turn.take(|| {
+            self.samples.note("ADD", written.label(), floor::add(pod, written)?);
+            Ok(())
+        })?;
+        let chain = self.setup.chain(self.net, Side::Ours)?;
+        let result = turn.take(|| chain.add(such, &mut Samples::default()))?;
+        turn.take(|| {
+            self.samples.note("DEL", WHOLE, floor::del(pod)?);
+            Ok(())
+        })?;
+        turn.take(|| {
+            self.samples.note("DEL", floor::LINK, floor::link_del(such)?);
+            chain.del(such, &result, &mut Samples::default())
+        })
     }
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several sides, each in a sandbox of its own, that take turns.
 
+use std::fs;
 use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use cnibox_testkit::{Sandbox, sandbox};
 
 /// Whose plugins, or nobody's.
@@ -40,6 +42,8 @@ struct State {
 
 impl Turn<'_> {
     /// Does `work` while all others wait, then lets the next side go on. Every side must take the same number of turns.
+    /// Begins when the kernel has done what the turn before left to it: links and rules are freed later than their removal
+    /// answers, and whoever came after a removal would pay for it.
     ///
     /// # Errors
     /// What `work` says, or that another side has failed.
@@ -52,7 +56,7 @@ impl Turn<'_> {
         if let Some(reason) = &state.left {
             bail!("another side failed: {reason}");
         }
-        let result = work();
+        let result = rest().and_then(|()| work());
         state.taken += 1;
         drop(state);
         self.turns.passed.notify_all();
@@ -91,7 +95,10 @@ pub(crate) fn side_by_side<T: Send>(
         let mut leaving =
             Leaving { turns: &turns, reason: Some("no namespaces here, or a panic".to_owned()) };
         let mut result = None;
-        sandbox(|net| result = Some(play(net, side, &Turn { turns: &turns, place })));
+        sandbox(|net| {
+            own_proc(net);
+            result = Some(play(net, side, &Turn { turns: &turns, place }));
+        });
         let result =
             result.unwrap_or_else(|| bail!("needs namespaces of its own: run it by scripts/sandboxed"));
         leaving.reason = result.as_ref().err().map(|error| format!("{error:#}"));
@@ -104,3 +111,43 @@ pub(crate) fn side_by_side<T: Send>(
         threads.into_iter().map(|thread| thread.join().expect("a side panicked, see above")).collect()
     })
 }
+
+/// Gives a sandbox a procfs of its own. In one for all sides a namespace's sysctls are found among those of all sides'
+/// containers: `net` of `/proc/sys` is one name for as many directories, which lie in one hash chain (kernel
+/// `fs/proc/proc_sysctl.c`, `proc_sys_compare`), and a host would seem to have three times the containers that it has.
+fn own_proc(net: &Sandbox) {
+    net.run("mount", &["-t", "proc", "proc", "/proc"]);
+}
+
+/// Waits until the processors have next to nothing to do, for no longer than [`PATIENCE`]: others may be at work here.
+fn rest() -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if idle_share_of(WINDOW)? > CALM {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The share of all processors' time in which they had nothing to do while this waited.
+fn idle_share_of(window: Duration) -> Result<f64> {
+    let (idle, all) = processor_time()?;
+    std::thread::sleep(window);
+    let (idle_then, all_then) = processor_time()?;
+    Ok((idle_then - idle) / (all_then - all).max(1.0))
+}
+
+/// Idle and whole time of all processors since the machine was started, in ticks (proc_stat(5)).
+fn processor_time() -> Result<(f64, f64)> {
+    let stat = fs::read_to_string("/proc/stat").context("read /proc/stat")?;
+    let first = stat.lines().next().unwrap_or_default();
+    let times: Vec<f64> = first.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let idle = times.iter().skip(3).take(2).sum();
+    Ok((idle, times.iter().take(8).sum()))
+}
+
+/// Five ticks of a kernel that counts a hundred of them each second.
+const WINDOW: Duration = Duration::from_millis(50);
+const CALM: f64 = 0.85;
+const PATIENCE: Duration = Duration::from_secs(2);
