@@ -71,7 +71,7 @@ pub enum Role {
     Chained,
     /// It hands out addresses, called by a plugin that makes an interface.
     Ipam {
-        /// By that interface, which must be attached by then: it asks the network.
+        /// Whether it asks the network for them, by that interface, which must be attached by then.
         asks_network: bool,
     },
 }

@@ -65,7 +65,7 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
         let alias = Mark::of(attachment).alias(Stage::Ready);
         let attach = |tx: &mut Txn<'_, '_>| apply::attach(tx, &layer2, &veth, &bridge, &alias);
         let ipam = request.config.ipam.as_deref();
-        // Where nobody asks the network for addresses, the masquerade, which takes longest, can begin before.
+        // Else it is attached while the masquerade, which takes longest, is written.
         let is_attached_first = ipam.is_none_or(|plugin| tx.sys().asks_network(plugin));
         if is_attached_first {
             attach(tx)?;

@@ -53,8 +53,8 @@ impl Coded for VethError {}
 
 impl Sys<'_> {
     /// Creates a pair from inside the container's namespace with the host end directly in ours. The host end has no
-    /// transmit queue, as the reference leaves it. Its name is noted before it is tried: the kernel takes no alias for a link that is being made, so whoever is killed right behind that has left a
-    /// link that only its name gives away.
+    /// transmit queue, as the reference leaves it. Its name is noted before it is tried: the kernel takes no alias for a link
+    /// that is being made, so whoever is killed right behind that has left a link that only its name gives away.
     ///
     /// # Errors
     /// When there is an interface of that name, or the kernel refuses. There is no pair then, unless the kernel does not
