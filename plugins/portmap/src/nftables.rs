@@ -86,10 +86,10 @@ impl Layout {
         if let Some(rule) = &self.marked {
             changes = changes.ensure_rule(MASQUERADE, rule.clone(), Position::Head);
         }
-        for (index, rule) in self.ports.iter().enumerate() {
+        let mut before = HashSet::with_capacity(self.ports.len());
+        for rule in &self.ports {
             // A mapping that is given twice is there twice, as with the reference, whose CHECK counts them.
-            let is_first = !self.ports[..index].contains(rule);
-            changes = match is_first {
+            changes = match before.insert(rule) {
                 true => changes.ensure_rule(PORTS, rule.clone(), Position::Tail),
                 false => changes.append_rule(PORTS, rule.clone()),
             };
