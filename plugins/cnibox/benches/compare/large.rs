@@ -143,7 +143,7 @@ fn sysctls(count: usize) -> Map<String, Value> {
 
 /// Both sides' samples; without Go's own if it is not asked for.
 fn measure(options: &Options, kind: &Kind, count: usize, with_go: bool) -> Result<Vec<Samples>> {
-    let rounds = options.rounds(3);
+    let rounds = options.rounds(9);
     side_by_side(&[Side::Ours, Side::Go], |net, side, turn| {
         let list = json!({"cniVersion": "1.0.0", "name": "large", "plugins": (kind.plugins)(count)});
         let mut chain = Chain::new(options.bin(side), list);

@@ -4,6 +4,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "anything else fails the test")]
 
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 use cnibox_netfilter::nft::Protocol;
 use cnibox_netfilter::{Change, Op};
@@ -118,4 +119,30 @@ fn notes_count_rules() {
     let notes = notes(&[layout(&config(), "10.0.0.2/24"), layout(&config(), "2001:db8::2/64")]);
     assert_eq!((noted(&notes, Family::Ipv4), noted(&notes, Family::Ipv6)), (4, 4));
     assert_eq!(noted(&[], Family::Ipv4), 0);
+}
+
+/// The shortest of three times that writing down the changes for so many mappings takes.
+fn time_of(mappings: u16) -> Duration {
+    let mapping = |port| Mapping {
+        host_port: port,
+        container_port: port,
+        protocol: Protocol::Tcp,
+        protocol_text: "tcp".to_owned(),
+        host_ip: None,
+    };
+    let layout =
+        layout(&Config { mappings: (1..=mappings).map(mapping).collect(), ..config() }, "10.0.0.2/24");
+    let once = || {
+        let (mut batch, started) = (Batch::new(), Instant::now());
+        layout.install(&mut batch);
+        started.elapsed()
+    };
+    [once(), once(), once()].into_iter().min().unwrap_or_default()
+}
+
+#[test]
+fn many_mappings_take_their_proportion() {
+    let (few, many) = (time_of(1_000), time_of(20_000));
+    // Twenty times as long; compared with one another, four hundred times.
+    assert!(many < 80 * few, "{many:?} for 20,000, {few:?} for 1,000");
 }
