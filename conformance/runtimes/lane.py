@@ -46,7 +46,10 @@ def run(bindir, only=(), share=slice(None), seed=0):
             table.note("%s: %s" % (runtime.name, note))
         if report["times"] and runtime.is_timed:
             rounds = [(report, control)] + ([] if brief else [_again(runtime, settings, bindir, go)])
-            problems += ["%s: figures: %s" % (runtime.name, r["failure"]) for both in rounds[1:] for r in both if r["failure"]]
+            for ours, gos in rounds[1:]:
+                problems += ["%s: figures: %s" % (runtime.name, ours["failure"])] if ours["failure"] else []
+                if gos["failure"]:
+                    times.note("%s: no figures once more of the Go plugins: %s" % (runtime.name, gos["failure"]))
             figures.add(times, runtime.name, *([side["times"] for side in sides] for sides in zip(*rounds)))
     return [(table, problems)] + ([(times, [])] if times.rows else [])
 

@@ -81,8 +81,9 @@ class Case:
             self._end(*names)
 
     def nerdctl(self, *args, may_fail=False):
-        """One call; its output."""
-        out = host.shell(" ".join(["nerdctl"] + ["'%s'" % a.replace("'", "'\\''") for a in args]), self.node.env, may_fail, timeout=90).strip()
+        """One call; its output. Of a crowd the last waits for the network of all others, which get theirs one by one."""
+        line = " ".join(["nerdctl"] + ["'%s'" % a.replace("'", "'\\''") for a in args])
+        out = host.shell(line, self.node.env, may_fail, timeout=300).strip()
         self.said += out.splitlines()
         return out
 
