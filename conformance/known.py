@@ -5,7 +5,7 @@ A line is `- suite | what | reason`. For an upstream suite `what` is a part of
 the spec's name. For `side-by-side` it is `scenario: path`, both with `*` and
 `?` as wildcards, matched against the scenario's name and the difference's place
 (also with ` (reference only)` behind it where ours has nothing, ` (ours only)` where the reference has,
-` (reference: what it has there)`, for numbers ` (ours: 7, reference: 999)`, and only with ` (undone)` where an ADD that failed took back what the reference leaves).
+` (reference: what it has there)`, ` (ours: 7, reference: 999)` where both have something, and only with ` (undone)` where an ADD that failed took back what the reference leaves).
 Lines that explain nothing any more are reported, so the page cannot rot.
 """
 import fnmatch

@@ -38,17 +38,17 @@ class Difference:
         return (step, place) if place else (step, None)
 
     def places(self):
-        """What a line of known-differences.md may call it; a line can insist on what the reference has there."""
+        """What a line of known-differences.md may call it; a line can insist on what is there."""
         if self.undone:
             return [self.place + " (undone)"]
-        said = self.theirs if isinstance(self.theirs, str) else json.dumps(self.theirs)
-        out = [self.place, "%s (reference: %s)" % (self.place, said)]
+        ours, theirs = (has if isinstance(has, str) else json.dumps(has) for has in (self.ours, self.theirs))
+        out = [self.place, "%s (reference: %s)" % (self.place, theirs)]
         if self.is_reference_only():
             out.append(self.place + " (reference only)")
         if self.theirs == MISSING:
             out.append(self.place + " (ours only)")
-        if isinstance(self.ours, int) and isinstance(self.theirs, int):
-            out.append("%s (ours: %d, reference: %d)" % (self.place, self.ours, self.theirs))
+        if MISSING not in (self.ours, self.theirs):
+            out.append("%s (ours: %s, reference: %s)" % (self.place, ours, theirs))
         return out
 
     def __str__(self):
