@@ -68,7 +68,7 @@ class Node:
 
     name = "containerd"
     # What shims and containerd say to each other at their ends depends on who is first, unless it is about networks.
-    noise = re.compile("ttrpc|shim|cleanup warnings|cgroups: epoll wait")
+    noise = re.compile('ttrpc|shim|cleanup warnings|cgroups: epoll wait" error=shutdown')
     own_state = None  # what the daemon keeps on the host by itself, with which no plugin has to do
     maps_ports_by_cni = True  # else the daemon does, and forwards less: not what comes from the loopback or from pods
 

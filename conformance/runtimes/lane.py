@@ -23,6 +23,7 @@ from . import builds, catalogue, figures, host, remains
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OUT = os.path.join(ROOT, "target", "conformance", "runtimes")
 COLUMNS = ["runtime", "version", "what was run", "verdict", "left behind", "Go: verdict", "Go: left behind", "seconds"]
+SIDES = "plugins under test", "Go plugins"
 TIMEOUT = 4500
 
 
@@ -46,11 +47,9 @@ def run(bindir, only=(), share=slice(None), seed=0):
             table.note("%s: %s" % (runtime.name, note))
         if report["times"] and runtime.is_timed:
             rounds = [(report, control)] + ([] if brief else [_again(runtime, settings, bindir, go)])
-            for ours, gos in rounds[1:]:
-                problems += ["%s: figures: %s" % (runtime.name, ours["failure"])] if ours["failure"] else []
-                if gos["failure"]:
-                    times.note("%s: no figures once more of the Go plugins: %s" % (runtime.name, gos["failure"]))
-            figures.add(times, runtime.name, *([side["times"] for side in sides] for sides in zip(*rounds)))
+            for both in rounds[1:]:
+                problems += ["%s: figures with %s: %s" % (runtime.name, side, r["failure"]) for side, r in zip(SIDES, both) if r["failure"]]
+            figures.add(times, runtime.name, *([r["times"] for r in side] for side in zip(*rounds)))
     return [(table, problems)] + ([(times, [])] if times.rows else [])
 
 
@@ -86,7 +85,7 @@ def _note(name, report, control):
     """Keeps both reports whole, for who wants to know more than the table says."""
     os.makedirs(OUT, exist_ok=True)
     with open(os.path.join(OUT, name + ".json"), "w", encoding="utf-8") as f:
-        json.dump({"plugins under test": report, "Go plugins": control}, f, indent=1)
+        json.dump(dict(zip(SIDES, (report, control))), f, indent=1)
 
 
 def _left(runtime, report, control):

@@ -54,7 +54,8 @@ V4 = ["10.22.0.0/16", "10.23.1.0/24", "172.20.0.0/28"]
 V6 = ["fd00:22::/64", "fd00:23::/112"]
 ROUTES = [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}, {"dst": "192.0.2.0/24"}, {"dst": "198.18.0.0/15", "priority": 7}, {"dst": "2001:db8::/32"}]
 LINK_GONE = ("c1", "ip link del eth0")
-DAMAGE = [LINK_GONE, ("c1", "ip addr flush dev eth0"), ("c1", "ip route del default"), ("host", "iptables -t nat -F POSTROUTING"),
+FLUSHED = ("host", "iptables -t nat -F POSTROUTING")
+DAMAGE = [LINK_GONE, ("c1", "ip addr flush dev eth0"), ("c1", "ip route del default"), FLUSHED,
           ("host", "iptables -t nat -F CNI-HOSTPORT-DNAT"), ("host", "rm -f /var/lib/cni/networks/net1/10.*"), ("host", "ip link set br0 down")]
 
 
@@ -93,6 +94,8 @@ def generated(seed, is_rare=False):
     if turns != "a" and seed % 2:
         steps = _in_random_turns(seed, steps)
     name = "random/rare-%d" if is_rare else "random/%d"
+    if any(isinstance(step, dict) and step.get("sh") == FLUSHED[1] for step in steps):
+        more["known"] = "random/flushed-%d" % seed
     return scenario(name % seed, plugins, steps, version=version, turns=turns, **more)
 
 
