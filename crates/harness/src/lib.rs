@@ -23,10 +23,8 @@
 //!     type Config = CniResult;
 //!
 //!     fn config(input: &Input<'_>) -> Result<CniResult, Failure> {
-//!         input.check_common()?;
-//!         let previous = input.conf.prev_result();
-//!         let previous = previous.map_err(|error| Failure::new(Code::INVALID_CONFIG, error.to_string()))?;
-//!         Ok(previous.unwrap_or_default())
+//!         input.check_common("failed to load netconf")?;
+//!         Ok(input.conf.prev_result()?.unwrap_or_default())
 //!     }
 //!
 //!     fn add(request: &Request<'_, CniResult, AddArgs>, _: &mut Sys<'_>) -> Result<CniResult, Failure> {

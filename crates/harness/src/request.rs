@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use cnibox_netlink::{InvalidMac, Mac};
 use cnibox_spec::{
-    Args, CniResult, CniVersion, Code, DecodeError, Json, LiveAttachment, NetworkName, PrevResultError, Verb,
+    Args, ArgsError, CniResult, CniVersion, Code, DecodeError, Json, LiveAttachment, NetworkName, Verb,
     decode, decode_embedding, parse_result,
 };
 use cnibox_sys::{Env, Failure};
@@ -31,8 +31,9 @@ impl NetConf {
     ///
     /// # Errors
     /// It cannot be read under the configuration's version.
-    pub fn prev_result(&self) -> Result<Option<CniResult>, PrevResultError> {
-        self.json.member("prevResult").map(|json| parse_result(&self.version_text, json)).transpose()
+    pub fn prev_result(&self) -> Result<Option<CniResult>, Failure> {
+        let result = self.json.member("prevResult").map(|json| parse_result(&self.version_text, json));
+        result.transpose().map_err(|error| Failure::from(error).prefixed("could not parse prevResult: "))
     }
 
     /// The list of living attachments; `None` when the runtime sent none, which is not an empty list. libcni also
@@ -105,12 +106,21 @@ pub struct Input<'a> {
 
 impl Input<'_> {
     /// Decodes the document into the plugin's own shape, after the fields that every configuration may have
-    /// (`NetConf` of `pkg/types`).
+    /// (`NetConf` of `pkg/types`). `failed` is what the reference says in front of what is wrong.
     ///
     /// # Errors
     /// A value of the wrong type.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
-        decode_embedding::<T, Common>(&self.conf.json, "NetConf")
+    pub fn decode<T: DeserializeOwned>(&self, failed: &str) -> Result<T, Failure> {
+        let decoded = decode_embedding::<T, Common>(&self.conf.json, "NetConf");
+        decoded.map_err(|error| Failure::from(error).prefixed(&format!("{failed}: ")))
+    }
+
+    /// [`NetConf::prev_result`] for the plugins whose reference reads it with the configuration, and says twice what failed.
+    ///
+    /// # Errors
+    /// Those of [`NetConf::prev_result`].
+    pub fn prev_result(&self) -> Result<Option<CniResult>, Failure> {
+        self.conf.prev_result().map_err(|failure| failure.prefixed("could not parse prevResult: "))
     }
 
     /// `CNI_ARGS`. Only the plugins that have keys of their own there may look at it.
@@ -123,7 +133,7 @@ impl Input<'_> {
     ///
     /// # Errors
     /// Those of [`Args::load`].
-    pub fn mac_of_args(&self) -> Result<String, cnibox_spec::ArgsError> {
+    pub fn mac_of_args(&self) -> Result<String, ArgsError> {
         let mut mac = String::new();
         self.load_args(|key, value| {
             (key == "MAC").then(|| {
@@ -147,12 +157,14 @@ impl Input<'_> {
         wanted.map(|text| text.parse().map_err(refused)).transpose()
     }
 
-    /// Checks only the fields that every configuration may have, for plugins without fields of their own.
+    /// Checks only the fields that every configuration may have, for plugins without fields of their own. `failed` as in
+    /// [`Input::decode`].
     ///
     /// # Errors
     /// A value of the wrong type.
-    pub fn check_common(&self) -> Result<(), DecodeError> {
-        decode::<Common>(&self.conf.json).map(drop)
+    pub fn check_common(&self, failed: &str) -> Result<(), Failure> {
+        let decoded = decode::<Common>(&self.conf.json).map(drop);
+        decoded.map_err(|error| Failure::from(error).prefixed(&format!("{failed}: ")))
     }
 
     /// Hands the pairs of `CNI_ARGS` to `known`; see [`Args::load`].
@@ -162,7 +174,7 @@ impl Input<'_> {
     pub fn load_args(
         &self,
         known: impl FnMut(&str, &str) -> Option<Result<(), String>>,
-    ) -> Result<(), cnibox_spec::ArgsError> {
+    ) -> Result<(), ArgsError> {
         Args::new(&self.args()).load(known)
     }
 }

@@ -2,8 +2,8 @@
 //! The configuration: limits of both directions, from the network's configuration or else from the runtime.
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, DecodeError, Json, PrevResultError, Verb};
-use cnibox_sys::Coded;
+use cnibox_spec::{CniResult, Code, Json, Verb};
+use cnibox_sys::{Coded, Failure};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -30,8 +30,6 @@ pub(crate) struct Limit {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
-    #[error("failed to parse network configuration: {0}")]
-    Decode(#[from] DecodeError),
     #[error("if rate is set, burst must also be set")]
     NoBurst,
     #[error("if burst is set, rate must also be set")]
@@ -43,22 +41,10 @@ pub(crate) enum ConfigError {
     /// The same, as CHECK says it.
     #[error("must be called as a chained plugin")]
     NoPrevResult,
-    #[error("could not parse prevResult: could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::NoBurst
-            | Self::NoRate
-            | Self::Burst
-            | Self::NotChained
-            | Self::NoPrevResult
-            | Self::PrevResult(_) => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 /// In the network's configuration the four keys stand at the top.
@@ -109,14 +95,14 @@ impl Shape {
 
 impl Config {
     /// Checks the configuration.
-    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
         match input.verb {
             // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
             Verb::Del | Verb::Gc => Ok(Self::default()),
-            Verb::Status => Self::parse(input.decode()?, &input.conf.json),
+            Verb::Status => Ok(Self::parse(input.decode(UNDECODABLE)?, &input.conf.json)?),
             Verb::Add | Verb::Check => {
-                let config = Self::parse(input.decode()?, &input.conf.json)?;
-                Ok(Self { prev_result: input.conf.prev_result()?, ..config })
+                let config = Self::parse(input.decode(UNDECODABLE)?, &input.conf.json)?;
+                Ok(Self { prev_result: input.prev_result()?, ..config })
             }
         }
     }
@@ -146,6 +132,7 @@ impl Limit {
     }
 }
 
+const UNDECODABLE: &str = "failed to parse network configuration";
 /// Of a limit.
 const KEYS: [&str; 4] = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"];
 
@@ -157,8 +144,8 @@ mod tests {
 
     fn load(text: &str) -> Result<Config, String> {
         let json = Json::parse(text.as_bytes()).unwrap();
-        let shape = decode(&json).map_err(ConfigError::Decode);
-        shape.and_then(|shape| Config::parse(shape, &json)).map_err(|error| error.to_string())
+        let shape = decode(&json).map_err(|error| error.to_string())?;
+        Config::parse(shape, &json).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -179,10 +166,6 @@ mod tests {
         let huge = load(r#"{"egressRate":8,"egressBurst":34359738360}"#);
         assert_eq!(huge.unwrap_err(), "burst cannot be more than 4GB");
         assert!(load(r#"{"egressRate":8,"egressBurst":34359738352}"#).is_ok());
-        assert!(
-            load(r#"{"egressRate":-1}"#)
-                .unwrap_err()
-                .starts_with("failed to parse network configuration: json:")
-        );
+        assert!(load(r#"{"egressRate":-1}"#).unwrap_err().starts_with("json:"));
     }
 }

@@ -55,8 +55,7 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     sys.open_pod_named(netns)?;
     // Without IPAM plugin there is nobody to ask; the reference asks nevertheless, and fails.
     sys.ipam_forward(Verb::Check, request.config.ipam.as_deref())?;
-    let result =
-        request.conf.prev_result().map_err(ConfigError::PrevResult)?.ok_or(ConfigError::NoPrevResult)?;
+    let result = request.conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
     let layer2 = plan::layer2(&request.config, ifname);
     let bridge = check_bridge(sys, &layer2.bridge, listed(&result, &request.config.bridge, ""))?;
     let pod = check_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()), &layer2)?;
@@ -212,25 +211,14 @@ fn check_layer3(
 }
 
 /// Whether ADD could work.
-#[derive(Debug, Error)]
-enum Unavailable {
-    #[error("{0:?} already exists but is not a bridge")]
-    NotABridge(String),
-}
-
-impl Coded for Unavailable {
-    fn code(&self) -> Code {
-        Code::PLUGIN_NOT_AVAILABLE
-    }
-}
-
 pub(crate) fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     sys.require_kind("veth")?;
     sys.require_kind("bridge")?;
     let name = &request.config.bridge;
     let found = sys.host()?.link_by_name_if_present(name)?;
     if found.is_some_and(|link| !link.is_kind("bridge")) {
-        return Err(Unavailable::NotABridge(name.clone()).into());
+        let text = format!("{name:?} already exists but is not a bridge");
+        return Err(Failure::new(Code::PLUGIN_NOT_AVAILABLE, text));
     }
     if let Some(choice) = request.config.masquerade {
         sys.require_masquerade(choice)?;

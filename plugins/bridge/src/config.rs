@@ -3,7 +3,7 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
-use cnibox_spec::{ArgsError, Code, DecodeError, Dns, IdentError, IfName, PrevResultError, Verb};
+use cnibox_spec::{ArgsError, Code, Dns, IdentError, IfName, Verb};
 use cnibox_sys::{Backend, Coded, DnsShape, Failure, IpamShape, MacShape};
 use serde::Deserialize;
 use thiserror::Error;
@@ -55,14 +55,10 @@ pub(crate) type MasqueradeChoice = Option<Backend>;
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
-    #[error("failed to load netconf: {0}")]
-    Decode(#[from] DecodeError),
     #[error("invalid VLAN ID {0} (must be between 0 and 4094)")]
     Vlan(i64),
     #[error("{0}")]
     Trunk(&'static str),
-    #[error("{0}")]
-    Args(#[from] ArgsError),
     #[error("cannot use IPAM when DisableContainerInterface flag is set")]
     IpamWithoutInterface,
     #[error("cannot set hairpin mode and promiscuous mode at the same time")]
@@ -75,26 +71,10 @@ pub(crate) enum ConfigError {
     Mac(String),
     #[error("Required prevResult missing")]
     NoPrevResult,
-    #[error("could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::Args(_) => Code::INVALID_ENVIRONMENT,
-            Self::Vlan(_)
-            | Self::Trunk(_)
-            | Self::IpamWithoutInterface
-            | Self::HairpinAndPromisc
-            | Self::NoBridge
-            | Self::Bridge { .. }
-            | Self::Mac(_)
-            | Self::NoPrevResult
-            | Self::PrevResult(_) => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Deserialize)]
@@ -190,7 +170,7 @@ struct TrunkShape {
 impl Config {
     /// Checks the configuration. What only ADD uses is checked only there: DEL must not stumble over it.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
-        let mut shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let mut shape: Shape = input.decode("failed to load netconf")?;
         let ipam = std::mem::take(&mut shape.ipam).into_plugin();
         let vlan = u16::try_from(shape.vlan).ok().filter(|vlan| *vlan <= MAX_VLAN);
         let vlan = vlan.ok_or(ConfigError::Vlan(shape.vlan))?;
@@ -250,7 +230,7 @@ fn check_combinations(shape: &Shape, layer3: bool) -> Result<(), ConfigError> {
 }
 
 /// `CNI_ARGS` < `args.cni.mac` < `runtimeConfig.mac`.
-fn requested_mac(input: &Input<'_>, shape: &Shape) -> Result<String, ConfigError> {
+fn requested_mac(input: &Input<'_>, shape: &Shape) -> Result<String, ArgsError> {
     let mac = input.mac_of_args()?;
     let candidates = [&shape.runtime.mac, &shape.args.cni.mac];
     Ok(candidates.into_iter().find(|mac| !mac.is_empty()).cloned().unwrap_or(mac))

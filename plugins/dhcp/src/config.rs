@@ -2,8 +2,8 @@
 //! The configuration, the same for the plugin and for the daemon, which gets the document from the plugin.
 
 use cnibox_harness::Input;
-use cnibox_spec::{Code, DecodeError, Json, decode};
-use cnibox_sys::Coded;
+use cnibox_spec::{Code, Json, decode};
+use cnibox_sys::{Coded, Failure};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -25,20 +25,12 @@ pub struct Config {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
-    /// A value of the wrong type. The plugin of the reference reads nothing but the path of the socket.
-    #[error("error obtaining socketPath: error parsing socket path conf: {0}")]
-    Decode(#[from] DecodeError),
     #[error("IPAM config missing 'ipam' key")]
     NoIpam,
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::NoIpam => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -88,9 +80,10 @@ pub(crate) struct OptionName(pub(crate) String);
 
 impl Config {
     /// The plugin's.
-    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
-        let shape: Shape = input.decode()?;
-        Self::checked(shape.ipam)
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        // The plugin of the reference reads nothing but the path of the socket.
+        let shape: Shape = input.decode("error obtaining socketPath: error parsing socket path conf")?;
+        Ok(Self::checked(shape.ipam)?)
     }
 
     /// The daemon's, with the network's name.

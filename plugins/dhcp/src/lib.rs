@@ -23,7 +23,7 @@ mod waker;
 use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role, Subcommand};
-use cnibox_spec::{CniResult, Code, NetnsPath, PrevResultError};
+use cnibox_spec::{CniResult, Code, NetnsPath};
 use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
 
@@ -49,8 +49,6 @@ enum DhcpError {
     Nonsense,
     #[error("{0}")]
     State(#[from] StateError),
-    #[error("could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
     #[error("dhcp: the lease of {ifname} is for {leased}, which prevResult does not have")]
     OtherAddress { ifname: String, leased: IpAddr },
 }
@@ -63,7 +61,7 @@ impl Coded for DhcpError {
             Self::Call { source: CallError::Refused(text), .. } if text == daemon::NO_MORE_TRIES => {
                 Code::TRY_AGAIN_LATER
             }
-            Self::Option(_) | Self::PrevResult(_) => Code::INVALID_CONFIG,
+            Self::Option(_) => Code::INVALID_CONFIG,
             Self::Call { .. } | Self::Nonsense | Self::State(_) | Self::OtherAddress { .. } => Code::INTERNAL,
         }
     }
@@ -76,7 +74,7 @@ impl Plugin for Dhcp {
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
-        Ok(Config::new(input)?)
+        Config::new(input)
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
@@ -101,7 +99,7 @@ impl Plugin for Dhcp {
     /// As in the reference a lease that the daemon does not know is acquired.
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let leased = allocate(request, sys)?;
-        let previous = request.conf.prev_result().map_err(DhcpError::from)?;
+        let previous = request.conf.prev_result()?;
         let has = |address: IpAddr| {
             previous.as_ref().is_none_or(|previous| previous.ips.iter().any(|ip| ip.address.ip() == address))
         };

@@ -4,7 +4,7 @@
 //! Everything of an attachment is in the container's namespace and ends with it, but for the IPAM plugin's reservation.
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, Code, DecodeError, Verb, decode};
+use cnibox_spec::{CniResult, Code, Verb, decode};
 use cnibox_sys::{CheckWording, Coded, Failure, IpamShape, Place, Sys, Txn};
 use serde::Deserialize;
 use thiserror::Error;
@@ -22,10 +22,6 @@ pub struct Config {
 /// What is wrong with a configuration or with an interface.
 #[derive(Debug, Error)]
 enum DummyError {
-    #[error("failed to parse network config: {0}")]
-    Decode(DecodeError),
-    #[error("failed to load netconf: {0}")]
-    DecodeForStatus(DecodeError),
     #[error("dummy interface requires an IPAM configuration")]
     NoIpam,
     #[error("Interface {0} is down")]
@@ -35,7 +31,6 @@ enum DummyError {
 impl Coded for DummyError {
     fn code(&self) -> Code {
         match self {
-            Self::Decode(_) | Self::DecodeForStatus(_) => Code::DECODING_FAILURE,
             Self::NoIpam => Code::INVALID_CONFIG,
             Self::Down(_) => Code::INTERNAL,
         }
@@ -54,12 +49,13 @@ impl Plugin for Dummy {
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
-        let undecodable = match input.verb {
-            Verb::Status => DummyError::DecodeForStatus,
-            Verb::Add | Verb::Del | Verb::Check | Verb::Gc => DummyError::Decode,
-        };
-        input.check_common().map_err(undecodable)?;
-        let shape: Shape = decode(&input.conf.json).map_err(undecodable)?;
+        let is_status = input.verb == Verb::Status;
+        input.check_common(if is_status {
+            "failed to load netconf"
+        } else {
+            "failed to parse network config"
+        })?;
+        let shape: Shape = decode(&input.conf.json)?;
         let ipam = shape.ipam.into_plugin();
         if ipam.is_none() && matches!(input.verb, Verb::Add | Verb::Check) {
             return Err(DummyError::NoIpam.into());

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use cnibox_harness::Input;
 use cnibox_netfilter::xt::is_chain_name;
-use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, Verb, quoted};
-use cnibox_sys::{Coded, Env};
+use cnibox_spec::{CniResult, Code, Verb, quoted};
+use cnibox_sys::{Coded, Env, Failure};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -103,10 +103,6 @@ pub struct Config {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
-    #[error("failed to load netconf: {0}")]
-    Decode(#[from] DecodeError),
-    #[error("could not parse prevResult: could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
     #[error("unknown ingress policy: {}", quoted(.0))]
     IngressPolicy(String),
     #[error("invalid iptablesAdminChainName {}", quoted(.0))]
@@ -122,18 +118,7 @@ pub(crate) enum ConfigError {
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::PrevResult(_)
-            | Self::IngressPolicy(_)
-            | Self::AdminChain(_)
-            | Self::NoPrevResult
-            | Self::NoInterface(_)
-            | Self::NoBridgeName
-            | Self::BridgeName(_) => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -150,15 +135,15 @@ struct Shape {
 
 impl Config {
     /// Decodes and checks the configuration for one verb.
-    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
-        let shape: Shape = input.decode()?;
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        let shape: Shape = input.decode("failed to load netconf")?;
         let prev_result = match input.verb {
-            Verb::Add | Verb::Check => input.conf.prev_result()?,
+            Verb::Add | Verb::Check => input.prev_result()?,
             // DEL uses what it can read.
             Verb::Del => input.conf.prev_result().ok().flatten(),
             Verb::Status | Verb::Gc => None,
         };
-        shape.check(prev_result, input.verb)
+        Ok(shape.check(prev_result, input.verb)?)
     }
 
     /// All addresses of prevResult, whatever interface they are on.
@@ -196,8 +181,8 @@ mod tests {
 
     use super::*;
 
-    fn load(text: &str) -> Result<Config, ConfigError> {
-        decode::<Shape>(&Json::parse(text.as_bytes()).unwrap())?.check(None, Verb::Add)
+    fn load(text: &str) -> Result<Config, Failure> {
+        Ok(decode::<Shape>(&Json::parse(text.as_bytes()).unwrap())?.check(None, Verb::Add)?)
     }
 
     #[test]
@@ -229,11 +214,11 @@ mod tests {
             (r#"{"ingressPolicy":"foo"}"#, r#"unknown ingress policy: "foo""#),
             (
                 r#"{"backend":1}"#,
-                "failed to load netconf: json: cannot unmarshal number into Go struct field FirewallNetConf.backend of type string",
+                "json: cannot unmarshal number into Go struct field FirewallNetConf.backend of type string",
             ),
             (
                 r#"{"firewalldZone":[]}"#,
-                "failed to load netconf: json: cannot unmarshal array into Go struct field FirewallNetConf.firewalldZone of type string",
+                "json: cannot unmarshal array into Go struct field FirewallNetConf.firewalldZone of type string",
             ),
             (r#"{"iptablesAdminChainName":"a b"}"#, r#"invalid iptablesAdminChainName "a b""#),
         ];
@@ -248,7 +233,7 @@ mod tests {
             let conf = format!(r#"{{"iptablesAdminChainName":"{name}"}}"#);
             let wrong = load(&conf).unwrap_err();
             assert_eq!(wrong.to_string(), format!(r#"invalid iptablesAdminChainName "{name}""#));
-            assert_eq!(wrong.code(), Code::INVALID_CONFIG);
+            assert_eq!(wrong.object().code, Code::INVALID_CONFIG);
         }
         // A match, and what only looks like a target.
         for name in ["set", "ACCEPT-ALL", "accept"] {

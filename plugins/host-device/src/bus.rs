@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use cnibox_netlink::errno;
+use cnibox_sys::Coded;
 use thiserror::Error;
 
 /// Why a device's driver cannot be found out.
@@ -13,6 +14,8 @@ pub(crate) struct DriverError {
     path: PathBuf,
     source: std::io::Error,
 }
+
+impl Coded for DriverError {}
 
 /// Whether the PCI device is a userspace program's and no network interface.
 pub(crate) fn has_userspace_driver(address: &str) -> Result<bool, DriverError> {

@@ -2,12 +2,12 @@
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
 use cnibox_harness::Input;
-use cnibox_spec::{Code, DecodeError, Dns, Verb};
+use cnibox_spec::{Code, Dns, Verb};
 use cnibox_sys::{Coded, DnsShape, Failure, IpamShape};
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::bus::{self, DriverError};
+use crate::bus;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,24 +40,14 @@ pub(crate) enum Wanted {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
-    #[error("failed to load netconf: {0}")]
-    Decode(#[from] DecodeError),
     #[error("runtime config DeviceID {0} not found or unsupported")]
     DeviceId(String),
     #[error("specify either \"device\", \"hwaddr\", \"kernelpath\" or \"pciBusID\"")]
     NoDevice,
-    #[error(transparent)]
-    Driver(DriverError),
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::NoDevice | Self::DeviceId(_) => Code::INVALID_CONFIG,
-            Self::Driver(_) => Code::INTERNAL,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -87,7 +77,7 @@ impl Config {
     /// Checks the configuration. DEL finds the device in the container, so it does not stumble over one that the host
     /// has lost.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
-        let mut shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let mut shape: Shape = input.decode("failed to load netconf")?;
         let used = matches!(input.verb, Verb::Add | Verb::Check);
         let mut auxiliary = String::new();
         match device_of_id(&shape.runtime.device_id) {
@@ -102,7 +92,7 @@ impl Config {
         let mut dpdk = shape.dpdk;
         if !shape.pci.is_empty() {
             dpdk = match bus::has_userspace_driver(&shape.pci) {
-                Err(error) if used => return Err(ConfigError::Driver(error).into()),
+                Err(error) if used => return Err(error.into()),
                 found => found.unwrap_or(dpdk),
             };
         }

@@ -5,8 +5,10 @@ use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
 use cnibox_harness::Input;
-use cnibox_spec::Verb;
-use cnibox_spec::{Cidr, CniVersion, IpParseError, Json, Route, VersionNumber, decode, parse_cidr, parse_ip};
+use cnibox_spec::{
+    ArgsError, Cidr, CniVersion, IpParseError, Json, Route, Verb, VersionNumber, decode, parse_cidr, parse_ip,
+};
+use cnibox_sys::Failure;
 use ipnetwork::IpNetwork;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -173,8 +175,8 @@ impl Config {
     /// Decodes and checks the configuration in the reference's order, which decides which error is seen.
     ///
     /// # Errors
-    /// [`ConfigError`]; the same for every verb, but for ranges that come with an attachment.
-    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
+    /// What is wrong with it; the same for every verb, but for ranges that come with an attachment.
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
         // The reference looks at no other field of the configuration here.
         let shape: Shape = decode(&input.conf.json)?;
         let ipam = shape.ipam.ok_or(ConfigError::MissingIpam)?;
@@ -213,7 +215,7 @@ impl Config {
 }
 
 /// `IP` of `CNI_ARGS`; any other key is unknown here.
-fn requested_by_args(input: &Input<'_>) -> Result<Vec<Requested>, ConfigError> {
+fn requested_by_args(input: &Input<'_>) -> Result<Vec<Requested>, ArgsError> {
     let mut requested = Requested(None);
     input.load_args(|key, value| {
         (key == "IP").then(|| Requested::parse(value).map(|parsed| requested = parsed))

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cnibox_netns::errno::io_text;
-use cnibox_spec::{ArgsError, Code, DecodeError};
+use cnibox_spec::Code;
 use cnibox_sys::{Coded, Failure};
 use thiserror::Error;
 
@@ -17,10 +17,6 @@ use crate::range::RangeError;
 /// A configuration that cannot be used.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum ConfigError {
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-    #[error(transparent)]
-    Args(#[from] ArgsError),
     #[error("IPAM config missing 'ipam' key")]
     MissingIpam,
     #[error("cannot understand ip: IP <nil> not v4 nor v6")]
@@ -36,18 +32,7 @@ pub(crate) enum ConfigError {
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(error) => error.code(),
-            Self::Args(error) => error.code(),
-            Self::MissingIpam
-            | Self::EmptyRequest
-            | Self::NoRanges
-            | Self::RangeSet { .. }
-            | Self::OnePerFamily(_)
-            | Self::Overlap(..) => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 /// A file operation that failed, told as Go's `os.PathError`.
@@ -66,9 +51,7 @@ impl FileError {
 }
 
 impl Coded for FileError {
-    fn code(&self) -> Code {
-        Code::IO_FAILURE
-    }
+    const CODE: Code = Code::IO_FAILURE;
 }
 
 /// The state cannot be used.

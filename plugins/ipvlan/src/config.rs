@@ -3,7 +3,7 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::{IpVlanMode, Link};
-use cnibox_spec::{CniResult, Code, DecodeError, Dns, PrevResultError, Verb};
+use cnibox_spec::{CniResult, Code, Dns, Verb};
 use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, Place};
 use serde::Deserialize;
 use thiserror::Error;
@@ -30,10 +30,6 @@ pub struct Config {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 enum ConfigError {
-    #[error("failed to load netconf: {0}")]
-    Decode(#[from] DecodeError),
-    #[error("could not parse prevResult: could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
     #[error("chained master failure. PrevResult lacks a single named interface")]
     NoChainedMaster,
     #[error("unknown ipvlan mode: {0:?}")]
@@ -41,12 +37,7 @@ enum ConfigError {
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::PrevResult(_) | Self::NoChainedMaster | Self::Mode(_) => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -65,13 +56,13 @@ impl Config {
     /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else; only ADD
     /// has an earlier plugin's prevResult.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
-        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let shape: Shape = input.decode("failed to load netconf")?;
         let mode = match mode_named(&shape.mode) {
             Err(error) if matches!(input.verb, Verb::Add | Verb::Check) => return Err(error.into()),
             mode => mode.unwrap_or(IpVlanMode::L2),
         };
         let earlier = match input.verb {
-            Verb::Add => input.conf.prev_result().map_err(ConfigError::PrevResult)?,
+            Verb::Add => input.prev_result()?,
             Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
         };
         let dns = shape.ipam.dns_instead(shape.dns);

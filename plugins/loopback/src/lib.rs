@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, Code, DecodeError, Interface, IpConfig, NetnsPath, PrevResultError, Verb};
+use cnibox_spec::{CniResult, Interface, IpConfig, NetnsPath, Verb};
 use cnibox_sys::{Coded, Failure, Pod, Sys};
 use thiserror::Error;
 
@@ -21,25 +21,13 @@ pub struct Config {
 /// What can go wrong beyond a failing namespace or socket.
 #[derive(Debug, Error)]
 enum LoopbackError {
-    #[error("failed to parse network config: {0}")]
-    Decode(#[from] DecodeError),
-    #[error("failed to parse prevResult: could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
     #[error("loopback interface found with non-loopback address {:?}", .0.to_string())]
     ForeignAddress(IpAddr),
     #[error("loopback interface is down")]
     Down,
 }
 
-impl Coded for LoopbackError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::PrevResult(_) => Code::INVALID_CONFIG,
-            Self::ForeignAddress(_) | Self::Down => Code::INTERNAL,
-        }
-    }
-}
+impl Coded for LoopbackError {}
 
 impl Plugin for Loopback {
     const NAME: &'static str = "loopback";
@@ -50,8 +38,9 @@ impl Plugin for Loopback {
         // DEL and CHECK work whatever an earlier plugin has said.
         let prev_result = match input.verb {
             Verb::Add => {
-                input.check_common().map_err(LoopbackError::Decode)?;
-                input.conf.prev_result().map_err(LoopbackError::PrevResult)?
+                input.check_common("failed to parse network config")?;
+                let prev_result = input.conf.prev_result();
+                prev_result.map_err(|failure| failure.prefixed("failed to parse prevResult: "))?
             }
             Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
         };

@@ -3,7 +3,7 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::{Mac, MacVlanMode};
-use cnibox_spec::{Code, DecodeError, Dns, Verb};
+use cnibox_spec::{Code, Dns, Verb};
 use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, Place};
 use serde::Deserialize;
 use thiserror::Error;
@@ -32,21 +32,12 @@ pub struct Config {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 enum ConfigError {
-    #[error("failed to load netconf: {0}")]
-    Decode(DecodeError),
-    #[error("failed to load netConf: {0}")]
-    DecodeForDel(DecodeError),
     #[error("unknown macvlan mode: {0:?}")]
     Mode(String),
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) | Self::DecodeForDel(_) => Code::DECODING_FAILURE,
-            Self::Mode(_) => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -68,11 +59,9 @@ struct Shape {
 impl Config {
     /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
-        let undecodable = match input.verb {
-            Verb::Del => ConfigError::DecodeForDel,
-            Verb::Add | Verb::Check | Verb::Status | Verb::Gc => ConfigError::Decode,
-        };
-        let shape: Shape = input.decode().map_err(undecodable)?;
+        let failed =
+            if input.verb == Verb::Del { "failed to load netConf" } else { "failed to load netconf" };
+        let shape: Shape = input.decode(failed)?;
         let used = matches!(input.verb, Verb::Add | Verb::Check);
         let mode = match mode_named(&shape.mode) {
             Err(error) if used => return Err(error.into()),

@@ -9,10 +9,8 @@ use std::net::IpAddr;
 use cnibox_harness::Input;
 use cnibox_netfilter::Family;
 use cnibox_netfilter::xt::{Protocol, is_chain_name};
-use cnibox_spec::{
-    CniResult, Code, DecodeError, Interface, IpConfig, PrevResultError, Verb, list, parse_ip, quoted,
-};
-use cnibox_sys::{Backend, Coded};
+use cnibox_spec::{CniResult, Code, Interface, IpConfig, Verb, list, parse_ip, quoted};
+use cnibox_sys::{Backend, Coded, Failure};
 use ipnetwork::IpNetwork;
 use serde::Deserialize;
 use thiserror::Error;
@@ -77,10 +75,6 @@ pub struct Config {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
-    #[error("failed to parse network configuration: {0}")]
-    Decode(#[from] DecodeError),
-    #[error("could not parse prevResult: could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
     #[error("Cannot specify externalSetMarkChain and markMasqBit")]
     MarkTwice,
     #[error("MasqMarkBit must be between 0 and 31")]
@@ -109,24 +103,7 @@ pub(crate) enum ConfigError {
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::PrevResult(_)
-            | Self::MarkTwice
-            | Self::MarkBit
-            | Self::MarkChain(_)
-            | Self::UnknownBackend(_)
-            | Self::ForeignOptions { .. }
-            | Self::ContainerPort(_)
-            | Self::HostPort(_)
-            | Self::Protocol(_)
-            | Self::HostIp(_)
-            | Self::Condition(_)
-            | Self::NotChained
-            | Self::NoPrevResult => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -174,16 +151,16 @@ struct EntryShape {
 
 impl Config {
     /// Decodes and checks the configuration for one verb, in the reference's order.
-    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
-        let shape: Shape = input.decode()?;
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        let shape: Shape = input.decode("failed to parse network configuration")?;
         let prev_result = match input.verb {
-            Verb::Add | Verb::Check => input.conf.prev_result()?,
+            Verb::Add | Verb::Check => input.prev_result()?,
             // DEL works whatever an earlier plugin has said; what can be read of it tells whose rules are the attachment's.
             Verb::Del => input.conf.prev_result().ok().flatten(),
             Verb::Status | Verb::Gc => None,
         };
         let lenient = !matches!(input.verb, Verb::Add | Verb::Check);
-        shape.check(prev_result, lenient)
+        Ok(shape.check(prev_result, lenient)?)
     }
 
     /// Refuses what `backend` cannot do. With an explicit backend this has been asked before.

@@ -38,7 +38,7 @@ impl Plugin for Portmap {
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
-        Config::new(input).map_err(|error| prefixed(error, input.verb))
+        Config::new(input).map_err(|failure| prefixed(failure, input.verb))
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
@@ -117,7 +117,7 @@ fn desired(
         None if sys.wants_native(&desired_with(request, Backend::Iptables).install())? => Backend::Nftables,
         None => Backend::Iptables,
     };
-    config.fits(backend).map_err(|error| prefixed(error, verb))?;
+    config.fits(backend).map_err(|error| prefixed(error.into(), verb))?;
     Ok(desired_with(request, backend))
 }
 
@@ -127,8 +127,7 @@ fn desired_with(request: &Request<'_, Config, AddArgs>, backend: Backend) -> Des
 }
 
 /// The reference says for ADD and DEL where it failed.
-fn prefixed(error: ConfigError, verb: Verb) -> Failure {
-    let failure = Failure::from(error);
+fn prefixed(failure: Failure, verb: Verb) -> Failure {
     match verb {
         Verb::Add | Verb::Del => failure.prefixed("failed to parse config: "),
         Verb::Check | Verb::Status | Verb::Gc => failure,

@@ -2,10 +2,9 @@
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
 use cnibox_harness::Input;
-use cnibox_spec::{Code, DecodeError, Dns, Verb};
-use cnibox_sys::{Backend, Coded, DnsShape, Failure, IpamShape};
+use cnibox_spec::{Dns, Verb};
+use cnibox_sys::{Backend, DnsShape, Failure, IpamShape};
 use serde::Deserialize;
-use thiserror::Error;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,21 +17,6 @@ pub struct Config {
     pub(crate) ipam: Option<String>,
     /// Replaces the IPAM plugin's DNS.
     pub(crate) dns: Option<Dns>,
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-enum ConfigError {
-    #[error("failed to load netconf: {0}")]
-    Decode(#[from] DecodeError),
-}
-
-impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-        }
-    }
 }
 
 #[derive(Default, Deserialize)]
@@ -50,7 +34,7 @@ struct Shape {
 impl Config {
     /// Checks the configuration. An unknown backend stops ADD; DEL cleans every backend anyway.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
-        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let shape: Shape = input.decode("failed to load netconf")?;
         let is_needed = shape.masquerade && input.verb == Verb::Add;
         let choice = Backend::of_masquerade(shape.masquerade_backend.as_deref(), is_needed)?;
         Ok(Self {

@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, Verb, parse_ip};
-use cnibox_sys::Coded;
+use cnibox_spec::{CniResult, Code, Verb, parse_ip};
+use cnibox_sys::{Coded, Failure};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -25,8 +25,6 @@ pub struct Config {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
-    #[error("failed to parse network configuration: {0}")]
-    Decode(#[from] DecodeError),
     #[error("invalid routing table {0}")]
     Table(i64),
     #[error("gateways list cannot contain more than 2 entries (one IPv4, one IPv6)")]
@@ -39,23 +37,10 @@ pub(crate) enum ConfigError {
     NotChained,
     #[error("No IP addresses supplied on interface: {0}")]
     NoAddresses(String),
-    #[error("could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::Table(_)
-            | Self::TooManyGateways
-            | Self::Gateway(_)
-            | Self::SameFamily { .. }
-            | Self::NotChained
-            | Self::NoAddresses(_)
-            | Self::PrevResult(_) => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -69,14 +54,14 @@ struct Shape {
 
 impl Config {
     /// Checks the configuration. DEL uses the table, and prevResult where it can be read.
-    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
-        let shape: Shape = input.decode()?;
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        let shape: Shape = input.decode("failed to parse network configuration")?;
         match input.verb {
             Verb::Add | Verb::Check => {
                 let config = Self::parse(shape)?;
                 Ok(Self { prev_result: input.conf.prev_result()?, ..config })
             }
-            Verb::Status => Self::parse(shape),
+            Verb::Status => Ok(Self::parse(shape)?),
             Verb::Del => {
                 // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
                 let table = shape.table.and_then(|table| u32::try_from(table).ok());
@@ -123,8 +108,8 @@ mod tests {
 
     use super::*;
 
-    fn load(text: &str) -> Result<Config, ConfigError> {
-        Config::parse(decode(&Json::parse(text.as_bytes()).unwrap())?)
+    fn load(text: &str) -> Result<Config, Failure> {
+        Ok(Config::parse(decode(&Json::parse(text.as_bytes()).unwrap())?)?)
     }
 
     fn error(text: &str) -> String {
@@ -149,6 +134,6 @@ mod tests {
     #[test]
     fn tables_are_numbers_that_the_kernel_has() {
         assert_eq!(error(r#"{"table":-1}"#), "invalid routing table -1");
-        assert!(error(r#"{"table":"x"}"#).starts_with("failed to parse network configuration: json:"));
+        assert!(error(r#"{"table":"x"}"#).starts_with("json:"));
     }
 }

@@ -8,10 +8,9 @@ use std::net::IpAddr;
 
 use cnibox_harness::Input;
 use cnibox_spec::{
-    Args, ArgsError, CniVersion, Code, DecodeError, Dns, Json, NetAddr, Route, VersionNumber, decode,
-    parse_cidr, parse_ip, unmapped,
+    Args, CniVersion, Code, Dns, Json, NetAddr, Route, VersionNumber, decode, parse_cidr, parse_ip, unmapped,
 };
-use cnibox_sys::Coded;
+use cnibox_sys::{Coded, Failure};
 use ipnetwork::IpNetwork;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -40,12 +39,8 @@ pub(crate) struct Wanted {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
-    #[error("{0}")]
-    Decode(#[from] DecodeError),
     #[error("IPAM config missing 'ipam' key")]
     NoIpam,
-    #[error("{0}")]
-    Args(#[from] ArgsError),
     #[error("the 'ip' field is expected to be in CIDR notation, got: '{0}'")]
     ArgsAddress(String),
     #[error("invalid gateway address: {0}")]
@@ -61,8 +56,7 @@ pub(crate) enum ConfigError {
 impl Coded for ConfigError {
     fn code(&self) -> Code {
         match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::Args(_) | Self::ArgsAddress(_) | Self::Gateway(_) => Code::INVALID_ENVIRONMENT,
+            Self::ArgsAddress(_) | Self::Gateway(_) => Code::INVALID_ENVIRONMENT,
             Self::NoIpam | Self::RuntimeAddress(_) | Self::Address(_) | Self::TooMany(_) => {
                 Code::INVALID_CONFIG
             }
@@ -129,12 +123,12 @@ impl Config {
     /// Checks the configuration together with the value of `CNI_ARGS`.
     ///
     /// # Errors
-    /// [`ConfigError`]; sources are looked at in the order of their precedence, the weakest first.
-    pub(crate) fn new(input: &Input<'_>, args: &str) -> Result<Self, ConfigError> {
+    /// What is wrong with it; sources are looked at in the order of their precedence, the weakest first.
+    pub(crate) fn new(input: &Input<'_>, args: &str) -> Result<Self, Failure> {
         Self::parse(&input.conf.json, &input.conf.version_text, args)
     }
 
-    fn parse(json: &Json, version: &str, args: &str) -> Result<Self, ConfigError> {
+    fn parse(json: &Json, version: &str, args: &str) -> Result<Self, Failure> {
         let shape: Shape = decode(json)?;
         let ipam = shape.ipam.ok_or(ConfigError::NoIpam)?;
         let from_args = from_args(args)?;
@@ -169,7 +163,7 @@ fn from_runtime(ips: &[String]) -> Result<Vec<Wanted>, ConfigError> {
 }
 
 /// `IP` and `GATEWAY`: lists with commas. A gateway belongs to every address of `IP` whose subnet it is in.
-fn from_args(args: &str) -> Result<Vec<Wanted>, ConfigError> {
+fn from_args(args: &str) -> Result<Vec<Wanted>, Failure> {
     let (mut ips, mut gateways) = (String::new(), String::new());
     Args::new(args).load(|key, value| {
         let list = match key {

@@ -7,7 +7,7 @@ mod config;
 use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, Code, DecodeError, IpConfig, PrevResultError, Verb};
+use cnibox_spec::{CniResult, Code, IpConfig, Verb};
 use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
 
@@ -16,15 +16,11 @@ pub use config::Config;
 /// The plugin.
 pub struct Static;
 
-/// What CHECK finds wrong, first of all with the configuration.
+/// What CHECK finds wrong.
 #[derive(Debug, Error)]
 enum Drift {
-    #[error("failed to load netconf: {0}")]
-    Decode(#[source] DecodeError),
     #[error("Required prevResult missing")]
     NoPrevResult,
-    #[error("could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
     #[error("static: Failed to match addr {address} on interface {ifname}")]
     Gateway { address: IpAddr, ifname: String },
 }
@@ -32,8 +28,7 @@ enum Drift {
 impl Coded for Drift {
     fn code(&self) -> Code {
         match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::NoPrevResult | Self::PrevResult(_) => Code::INVALID_CONFIG,
+            Self::NoPrevResult => Code::INVALID_CONFIG,
             Self::Gateway { .. } => Code::INTERNAL,
         }
     }
@@ -46,14 +41,14 @@ impl Plugin for Static {
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
         match input.verb {
-            Verb::Add => Ok(Config::new(input, &input.args())?),
+            Verb::Add => Config::new(input, &input.args()),
             Verb::Check => {
                 let config = Config::new(input, &input.args())?;
-                input.check_common().map_err(Drift::Decode)?;
+                input.check_common("failed to load netconf")?;
                 Ok(config)
             }
             // The addresses may be the runtime's, of which STATUS hears nothing.
-            Verb::Status => Ok(Config::new(input, "")?),
+            Verb::Status => Config::new(input, ""),
             Verb::Del | Verb::Gc => Ok(Config::default()),
         }
     }
@@ -68,7 +63,7 @@ impl Plugin for Static {
 
     /// As in the reference an address that prevResult lacks is no drift: only a gateway can be.
     fn check(request: &Request<'_, Config, CheckArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
-        let previous = request.conf.prev_result().map_err(Drift::PrevResult)?.ok_or(Drift::NoPrevResult)?;
+        let previous = request.conf.prev_result()?.ok_or(Drift::NoPrevResult)?;
         for wanted in &request.config.addresses {
             let Some(found) = previous.ips.iter().find(|ip| ip.address.ip() == wanted.address.ip()) else {
                 continue;

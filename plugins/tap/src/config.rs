@@ -3,7 +3,7 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
-use cnibox_spec::{Code, DecodeError, Dns, Verb};
+use cnibox_spec::{Code, Dns, Verb};
 use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape};
 use serde::Deserialize;
 use thiserror::Error;
@@ -36,19 +36,12 @@ pub struct Config {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 enum ConfigError {
-    #[error("failed to load netconf: {0}")]
-    Decode(#[from] DecodeError),
     #[error("invalid MTU {0}")]
     Mtu(i64),
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::Mtu(_) => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -81,7 +74,7 @@ struct NoArgs {}
 impl Config {
     /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
-        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let shape: Shape = input.decode("failed to load netconf")?;
         let given = |text: String| Some(text).filter(|text| !text.is_empty());
         Ok(Self {
             mac: match input.verb {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
-use cnibox_spec::{Args, ArgsError, CniResult, Code, DecodeError, Json, PrevResultError, Verb, decode};
-use cnibox_sys::Coded;
+use cnibox_spec::{Args, ArgsError, CniResult, Code, Json, Verb, decode};
+use cnibox_sys::{Coded, Failure};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -53,14 +53,8 @@ impl LinkPlan {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
-    #[error("failed to load netconf: {0}")]
-    Decode(#[from] DecodeError),
-    #[error("{0}")]
-    DecodeSysctls(#[source] DecodeError),
     #[error("duplicated sysctl keys are not allowed")]
     Duplicate,
-    #[error("{0}")]
-    Args(#[from] ArgsError),
     #[error("invalid args {0} for MAC addr: address {0}: invalid MAC address")]
     Mac(String),
     #[error("invalid MTU {0}")]
@@ -69,23 +63,10 @@ pub(crate) enum ConfigError {
     QueueLength(i64),
     #[error("Required prevResult missing")]
     NoPrevResult,
-    #[error("could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) | Self::DecodeSysctls(_) => Code::DECODING_FAILURE,
-            Self::Args(_) => Code::INVALID_ENVIRONMENT,
-            Self::Duplicate
-            | Self::Mac(_)
-            | Self::Mtu(_)
-            | Self::QueueLength(_)
-            | Self::NoPrevResult
-            | Self::PrevResult(_) => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -151,25 +132,26 @@ impl Config {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// [`ConfigError`].
-    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
+    /// What is wrong with it.
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
         match input.verb {
             // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
             Verb::Del | Verb::Gc => {
-                let shape: DirShape = decode(&input.conf.json)?;
+                let shape: DirShape = decode(&input.conf.json)
+                    .map_err(|error| Failure::from(error).prefixed("failed to load netconf: "))?;
                 Ok(Self { data_dir: data_dir(shape.data_dir), ..Self::default() })
             }
-            Verb::Status => Self::parse(input.decode()?, ""),
+            Verb::Status => Self::parse(input.decode("failed to load netconf")?, ""),
             Verb::Add | Verb::Check => {
                 check_sysctls(&input.conf.json)?;
-                let config = Self::parse(input.decode()?, &input.args())?;
+                let config = Self::parse(input.decode("failed to load netconf")?, &input.args())?;
                 let prev_result = input.conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
                 Ok(Self { prev_result: Some(prev_result), ..config })
             }
         }
     }
 
-    fn parse(shape: Shape, args: &str) -> Result<Self, ConfigError> {
+    fn parse(shape: Shape, args: &str) -> Result<Self, Failure> {
         let Shape {
             data_dir: dir,
             sysctl: mut sysctls,
@@ -197,9 +179,9 @@ impl Config {
 }
 
 /// A reading of its own, ahead of all others.
-fn check_sysctls(json: &Json) -> Result<(), ConfigError> {
-    decode::<SysctlCheck>(json).map_err(ConfigError::DecodeSysctls)?;
-    if has_duplicates(json) { Err(ConfigError::Duplicate) } else { Ok(()) }
+fn check_sysctls(json: &Json) -> Result<(), Failure> {
+    decode::<SysctlCheck>(json)?;
+    if has_duplicates(json) { Err(ConfigError::Duplicate.into()) } else { Ok(()) }
 }
 
 fn data_dir(configured: String) -> PathBuf {
@@ -240,8 +222,8 @@ mod tests {
     use super::*;
 
     fn load(text: &str, args: &str) -> Result<Config, String> {
-        let shape = decode(&Json::parse(text.as_bytes()).unwrap()).map_err(ConfigError::Decode);
-        shape.and_then(|shape| Config::parse(shape, args)).map_err(|error| error.to_string())
+        let shape = decode(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())?;
+        Config::parse(shape, args).map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -293,7 +275,7 @@ mod tests {
         );
         assert_eq!(
             load(r#"{"sysctl":{"net.a":1}}"#, "").unwrap_err(),
-            "failed to load netconf: json: cannot unmarshal number into Go struct field TuningConf.sysctl of type string"
+            "json: cannot unmarshal number into Go struct field TuningConf.sysctl of type string"
         );
         assert_eq!(load(r#"{"mtu":-1}"#, "").unwrap_err(), "invalid MTU -1");
     }

@@ -2,7 +2,7 @@
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
 use cnibox_harness::Input;
-use cnibox_spec::{Code, DecodeError, Dns, Verb};
+use cnibox_spec::{Code, Dns, Verb};
 use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, Place};
 use serde::Deserialize;
 use thiserror::Error;
@@ -27,8 +27,6 @@ pub struct Config {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 enum ConfigError {
-    #[error("failed to load netconf: {0}")]
-    Decode(#[from] DecodeError),
     #[error("\"master\" field is required. It specifies the host interface name to create the VLAN for")]
     NoMaster,
     #[error("invalid VLAN ID {0} (must be between 0 and 4094 inclusive)")]
@@ -36,12 +34,7 @@ enum ConfigError {
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::NoMaster | Self::Id(_) => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -61,7 +54,7 @@ impl Config {
     /// Checks the configuration. DEL needs nothing but the IPAM plugin's name, and stumbles over nothing else; CHECK
     /// finds out by itself that there is no such parent or VLAN.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
-        let shape: Shape = input.decode().map_err(ConfigError::Decode)?;
+        let shape: Shape = input.decode("failed to load netconf")?;
         let adding = input.verb == Verb::Add;
         if adding && shape.master.is_empty() {
             return Err(ConfigError::NoMaster.into());

@@ -2,8 +2,8 @@
 //! The configuration.
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, DecodeError, PrevResultError, Verb};
-use cnibox_sys::Coded;
+use cnibox_spec::{CniResult, Code, Verb};
+use cnibox_sys::{Coded, Failure};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -21,23 +21,14 @@ pub struct Config {
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
-    #[error("failed to load netconf: {0}")]
-    Decode(#[from] DecodeError),
     #[error("configuration is expected to have a valid vrf name")]
     NoName,
     #[error("missing prevResult from earlier plugin")]
     NoPrevResult,
-    #[error("could not parse prevResult: could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
 }
 
 impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Decode(_) => Code::DECODING_FAILURE,
-            Self::NoName | Self::NoPrevResult | Self::PrevResult(_) => Code::INVALID_CONFIG,
-        }
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -49,14 +40,14 @@ struct Shape {
 
 impl Config {
     /// Checks the configuration.
-    pub(crate) fn new(input: &Input<'_>) -> Result<Self, ConfigError> {
-        let shape: Shape = input.decode()?;
+    pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
+        let shape: Shape = input.decode("failed to load netconf")?;
         if input.verb == Verb::Gc {
             return Ok(Self::default());
         }
         let config = Self::parse(shape)?;
         let prev_result = match input.verb {
-            Verb::Add | Verb::Check => input.conf.prev_result()?,
+            Verb::Add | Verb::Check => input.prev_result()?,
             Verb::Del | Verb::Status | Verb::Gc => None,
         };
         Ok(Self { prev_result, ..config })
@@ -78,8 +69,8 @@ mod tests {
     use super::*;
 
     fn load(text: &str) -> Result<Config, String> {
-        let shape = decode(&Json::parse(text.as_bytes()).unwrap()).map_err(ConfigError::Decode);
-        shape.and_then(Config::parse).map_err(|error| error.to_string())
+        let shape = decode(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())?;
+        Config::parse(shape).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -89,8 +80,7 @@ mod tests {
         assert_eq!(load("{}").unwrap_err(), "configuration is expected to have a valid vrf name");
         assert_eq!(
             load(r#"{"vrfname":"blue","table":4294967296}"#).unwrap_err(),
-            "failed to load netconf: json: cannot unmarshal number 4294967296 into Go struct field VRFNetConf.table of \
-             type uint32"
+            "json: cannot unmarshal number 4294967296 into Go struct field VRFNetConf.table of type uint32"
         );
     }
 }

@@ -43,7 +43,7 @@ impl Plugin for Vrf {
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
-        Ok(Config::new(input)?)
+        Config::new(input)
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {

@@ -6,13 +6,16 @@
 
 use std::error::Error;
 
-use cnibox_spec::{ArgsError, Code, ConvertError, DecodeError, ErrorObject, IdentError};
+use cnibox_spec::{ArgsError, Code, ConvertError, DecodeError, ErrorObject, IdentError, PrevResultError};
 
 /// An error that knows its CNI code.
 pub trait Coded: Error + 'static {
-    /// The code; 999 as the reference uses for everything without a better one.
+    /// The code of an error that always has the same; 999 as the reference uses for everything without a better one.
+    const CODE: Code = Code::INTERNAL;
+
+    /// The code.
     fn code(&self) -> Code {
-        Code::INTERNAL
+        Self::CODE
     }
 
     /// The error object of a delegate, which is passed through unchanged.
@@ -116,18 +119,18 @@ impl Coded for cnibox_netfilter::Error {
 }
 
 impl Coded for ArgsError {
-    fn code(&self) -> Code {
-        Code::INVALID_ENVIRONMENT
-    }
+    const CODE: Code = Code::INVALID_ENVIRONMENT;
 }
 
 /// Plugins look before they are done ([`cnibox_spec::check_expressible`]): what is printed cannot be taken back.
 impl Coded for ConvertError {}
 
 impl Coded for DecodeError {
-    fn code(&self) -> Code {
-        Code::DECODING_FAILURE
-    }
+    const CODE: Code = Code::DECODING_FAILURE;
+}
+
+impl Coded for PrevResultError {
+    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 impl From<IdentError> for Failure {

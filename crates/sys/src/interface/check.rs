@@ -3,7 +3,7 @@
 //! kind, MAC, addresses, routes. The plugins' wordings are data.
 
 use cnibox_netlink::Link;
-use cnibox_spec::{CniResult, Code, IfName, Interface, IpConfig, NetnsPath, PrevResultError, Verb};
+use cnibox_spec::{CniResult, Code, IfName, Interface, IpConfig, NetnsPath, Verb};
 use thiserror::Error;
 
 use crate::call::{Coded, Failure, Place, Sys};
@@ -53,7 +53,7 @@ pub struct Expected<'a> {
     /// The IPAM plugin, which is asked first.
     pub ipam: Option<&'a str>,
     /// prevResult, looked at when the IPAM plugin is content.
-    pub prev_result: Result<Option<CniResult>, PrevResultError>,
+    pub prev_result: Result<Option<CniResult>, Failure>,
     /// How to say it.
     pub wording: CheckWording,
 }
@@ -61,10 +61,6 @@ pub struct Expected<'a> {
 /// What is not as ADD left it.
 #[derive(Debug, Error)]
 enum Drift {
-    #[error("{0}")]
-    NoPrevResult(String),
-    #[error("could not parse prevResult: {0}")]
-    PrevResult(#[from] PrevResultError),
     #[error("{said} in prevResult {found} doesn't match configured netns: {wanted}")]
     Sandbox { said: String, found: String, wanted: String },
     #[error("{said} in prevResult: {name} not found")]
@@ -75,16 +71,7 @@ enum Drift {
     Mac { said: String, name: String, wanted: String, found: String },
 }
 
-impl Coded for Drift {
-    fn code(&self) -> Code {
-        match self {
-            Self::NoPrevResult(_) | Self::PrevResult(_) => Code::INVALID_CONFIG,
-            Self::Sandbox { .. } | Self::NotFound { .. } | Self::Kind { .. } | Self::Mac { .. } => {
-                Code::INTERNAL
-            }
-        }
-    }
-}
+impl Coded for Drift {}
 
 impl Sys<'_> {
     /// Opens the container's namespace, asks the IPAM plugin, then looks for the interface in prevResult and in the
@@ -122,9 +109,9 @@ impl Sys<'_> {
         let Expected { netns, ifname, wording, .. } = expected;
         self.open_pod_named(netns)?;
         self.ipam_forward(Verb::Check, expected.ipam)?;
-        let required =
-            || Drift::NoPrevResult(wording.say(wording.before_required, "Required prevResult missing"));
-        let result = expected.prev_result.clone().map_err(Drift::PrevResult)?.ok_or_else(required)?;
+        let required = || wording.say(wording.before_required, "Required prevResult missing");
+        let result =
+            expected.prev_result.clone()?.ok_or_else(|| Failure::new(Code::INVALID_CONFIG, required()))?;
         let mut named = result.interfaces.iter().rev().filter(|interface| interface.name == ifname.as_str());
         let Some(listed) = named.find(|interface| interface.sandbox == netns.as_str()).cloned() else {
             let (found, wanted) = (String::new(), netns.as_str().to_owned());

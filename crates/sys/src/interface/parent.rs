@@ -18,9 +18,6 @@ enum ParentError {
     NoDefaultRoute,
     #[error("failed to lookup master {name:?}: {source}")]
     Lookup { name: String, source: cnibox_netlink::Error },
-    /// In the reference's words for plugins that also want the MTU.
-    #[error("{source}")]
-    LookupMtu { source: cnibox_netlink::Error },
     #[error("invalid MTU {mtu}, must be [0, master MTU({parent})]")]
     Mtu { mtu: i64, parent: u32 },
 }
@@ -29,7 +26,7 @@ impl Coded for ParentError {
     fn code(&self) -> Code {
         match self {
             Self::Mtu { .. } => Code::INVALID_CONFIG,
-            Self::NoDefaultRoute | Self::Lookup { .. } | Self::LookupMtu { .. } => Code::INTERNAL,
+            Self::NoDefaultRoute | Self::Lookup { .. } => Code::INTERNAL,
         }
     }
 }
@@ -69,7 +66,8 @@ impl Sys<'_> {
         let parent = match master {
             None => self.parent(place, None)?,
             Some(name) => self.rtnl(place)?.link_by_name(name).map_err(|source| {
-                let mut failure = Failure::from(ParentError::LookupMtu { source });
+                // In the reference's words for plugins that also want the MTU.
+                let mut failure = Failure::from(source);
                 failure.add_details(&format!("master {name:?}"));
                 failure
             })?,

@@ -59,7 +59,5 @@ impl Backend {
 pub struct UnknownBackend(pub String);
 
 impl Coded for UnknownBackend {
-    fn code(&self) -> Code {
-        Code::INVALID_CONFIG
-    }
+    const CODE: Code = Code::INVALID_CONFIG;
 }

@@ -18,8 +18,6 @@ enum Unavailable {
     NoNetAdmin,
     #[error("the kernel has no links of kind {0:?}")]
     NoKind(&'static str),
-    #[error("the link {0:?} that the containers' interfaces stand on is missing")]
-    NoParent(String),
     #[error("no TAP devices: open {TUN}: {}", cnibox_netns::errno::io_text(.0))]
     NoTun(#[source] std::io::Error),
     #[error("no masquerade: {0}")]
@@ -27,16 +25,7 @@ enum Unavailable {
 }
 
 impl Coded for Unavailable {
-    fn code(&self) -> Code {
-        match self {
-            Self::Unreadable(_)
-            | Self::NoNetAdmin
-            | Self::NoKind(_)
-            | Self::NoTun(_)
-            | Self::NoPacketFilter(_) => Code::PLUGIN_NOT_AVAILABLE,
-            Self::NoParent(_) => Code::LIMITED_CONNECTIVITY,
-        }
-    }
+    const CODE: Code = Code::PLUGIN_NOT_AVAILABLE;
 }
 
 impl Sys<'_> {
@@ -69,10 +58,11 @@ impl Sys<'_> {
     /// Code 51 when not.
     pub fn require_parent(&mut self, place: Place, master: Option<&str>) -> Result<(), Failure> {
         let Some(name) = master.filter(|_| place == Place::Host) else { return Ok(()) };
-        match self.host()?.link_by_name_if_present(name)? {
-            Some(_) => Ok(()),
-            None => Err(Unavailable::NoParent(name.to_owned()).into()),
+        if self.host()?.link_by_name_if_present(name)?.is_some() {
+            return Ok(());
         }
+        let text = format!("the link {name:?} that the containers' interfaces stand on is missing");
+        Err(Failure::new(Code::LIMITED_CONNECTIVITY, text))
     }
 
     /// Finds out whether TAP devices can be made.

@@ -64,6 +64,64 @@ fn wrong_configurations_have_the_reference_texts() {
 }
 
 #[test]
+fn values_of_the_wrong_type_have_the_reference_texts() {
+    let cases = [
+        ("ADD", "bandwidth", "failed to parse network configuration: "),
+        ("ADD", "bridge", "failed to load netconf: "),
+        ("ADD", "dhcp", "error obtaining socketPath: error parsing socket path conf: "),
+        ("ADD", "dummy", "failed to parse network config: "),
+        ("DEL", "dummy", "failed to parse network config: "),
+        ("STATUS", "dummy", "failed to load netconf: "),
+        ("ADD", "firewall", "failed to load netconf: "),
+        ("ADD", "host-device", "failed to load netconf: "),
+        ("ADD", "host-local", ""),
+        ("ADD", "ipvlan", "failed to load netconf: "),
+        ("ADD", "loopback", "failed to parse network config: "),
+        ("ADD", "macvlan", "failed to load netconf: "),
+        ("DEL", "macvlan", "failed to load netConf: "),
+        ("ADD", "portmap", "failed to parse config: failed to parse network configuration: "),
+        ("CHECK", "portmap", "failed to parse network configuration: "),
+        ("ADD", "ptp", "failed to load netconf: "),
+        ("ADD", "sbr", "failed to parse network configuration: "),
+        ("ADD", "static", ""),
+        ("ADD", "tap", "failed to load netconf: "),
+        ("ADD", "tuning", "failed to load netconf: "),
+        ("DEL", "tuning", "failed to load netconf: "),
+        ("ADD", "vlan", "failed to load netconf: "),
+        ("ADD", "vrf", "failed to load netconf: "),
+    ];
+    for (verb, plugin, failed) in cases {
+        let (code, message) = error(verb, plugin, json!({"ipam": 1, "dataDir": 1}));
+        assert_eq!(code, 6, "{verb} {plugin}: {message}");
+        let text = format!("{failed}json: cannot unmarshal number into Go struct field ");
+        assert!(message.starts_with(&text), "{verb} {plugin}: {message}");
+    }
+}
+
+#[test]
+fn results_that_cannot_be_read_have_the_reference_texts() {
+    let once = "could not parse prevResult: ";
+    let twice = "could not parse prevResult: could not parse prevResult: ";
+    let cases = [
+        ("bandwidth", twice),
+        ("firewall", twice),
+        ("ipvlan", twice),
+        ("loopback", "failed to parse prevResult: could not parse prevResult: "),
+        ("portmap", "failed to parse config: could not parse prevResult: could not parse prevResult: "),
+        ("sbr", once),
+        ("tuning", once),
+        ("vrf", twice),
+    ];
+    for (plugin, failed) in cases {
+        let fields = json!({"vrfname": "v", "prevResult": {"cniVersion": "1.1.0", "ips": 1}});
+        let (code, message) = error("ADD", plugin, fields);
+        assert_eq!(code, 7, "{plugin}: {message}");
+        let rest = message.strip_prefix(failed).unwrap_or_else(|| panic!("{plugin}: {message}"));
+        assert!(rest.starts_with("json: "), "{plugin}: {message}");
+    }
+}
+
+#[test]
 fn missing_namespaces_are_named() {
     let text = "failed to open netns \"/nonexistent/netns\": failed to Statfs \"/nonexistent/netns\": \
         no such file or directory";

@@ -10,15 +10,24 @@ use cnibox_testkit::{Container, Sandbox, Snapshot, await_unlocked};
 use serde_json::{Value, json};
 
 static PLUGINS: &[Builtin] = &[
+    builtin::<cnibox_bandwidth::Bandwidth>(),
     builtin::<cnibox_bridge::Bridge>(),
+    builtin::<cnibox_dhcp::Dhcp>(),
     builtin::<cnibox_dummy::Dummy>(),
+    builtin::<cnibox_firewall::Firewall>(),
     builtin::<cnibox_host_device::HostDevice>(),
     builtin::<cnibox_host_local::HostLocal>(),
     builtin::<cnibox_ipvlan::Ipvlan>(),
+    builtin::<cnibox_loopback::Loopback>(),
     builtin::<cnibox_macvlan::Macvlan>(),
+    builtin::<cnibox_portmap::Portmap>(),
     builtin::<cnibox_ptp::Ptp>(),
+    builtin::<cnibox_sbr::Sbr>(),
+    builtin::<cnibox_static::Static>(),
     builtin::<cnibox_tap::Tap>(),
+    builtin::<cnibox_tuning::Tuning>(),
     builtin::<cnibox_vlan::Vlan>(),
+    builtin::<cnibox_vrf::Vrf>(),
 ];
 
 /// The answer of a call: the document, and whether it is an error object.
