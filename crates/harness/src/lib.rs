@@ -69,4 +69,4 @@ mod request;
 
 pub use plugin::{AddArgs, CheckArgs, DelArgs, GcArgs, Plugin, Request, Role, Subcommand};
 pub use protocol::{BUILD_VERSION, builtin, run};
-pub use request::{Input, NetConf};
+pub use request::{Input, MacShape, NetConf};

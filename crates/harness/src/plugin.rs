@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use cnibox_spec::{Attachment, CniResult, CniVersion, Dns, LiveAttachment, NetnsPath};
+use cnibox_spec::{Attachment, CniResult, CniVersion, LiveAttachment, NetnsPath};
 use cnibox_sys::{Announce, CheckWording, Exit, Expected, Failure, PodPlan, Sys};
 
 use crate::{Input, NetConf};
@@ -95,16 +95,17 @@ pub struct Request<'a, C, A> {
 }
 
 impl<C> Request<'_, C, AddArgs> {
-    /// How the container's interface is configured and reported: with `dns` in place of the IPAM plugin's, if given.
+    /// How the container's interface is configured and reported.
     #[must_use]
-    pub fn pod_plan<'a>(&'a self, dns: Option<&'a Dns>, announce: Option<Announce>) -> PodPlan<'a> {
+    pub fn pod_plan(&self, announce: Option<Announce>) -> PodPlan<'_> {
         let AddArgs { attachment, netns } = &self.args;
-        PodPlan { netns, ifname: &attachment.ifname, dns, announce, version: self.conf.version }
+        let (dns, version) = (self.conf.dns_instead(), self.conf.version);
+        PodPlan { netns, ifname: &attachment.ifname, dns, announce, version }
     }
 
     /// What CHECK expects of the container's interface.
     #[must_use]
-    pub fn expected<'a>(&'a self, ipam: Option<&'a str>, wording: CheckWording) -> Expected<'a> {
+    pub fn expected(&self, ipam: Option<String>, wording: CheckWording) -> Expected<'_> {
         let AddArgs { attachment, netns } = &self.args;
         Expected { netns, ifname: &attachment.ifname, ipam, prev_result: self.conf.prev_result(), wording }
     }

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use cnibox_netlink::{InvalidMac, Mac};
 use cnibox_spec::{
-    Args, ArgsError, CniResult, CniVersion, Code, DecodeError, Json, LiveAttachment, NetworkName, Verb,
+    Args, ArgsError, CniResult, CniVersion, Code, DecodeError, Dns, Json, LiveAttachment, NetworkName, Verb,
     decode, decode_embedding, parse_result,
 };
 use cnibox_sys::{Env, Failure};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 /// A network configuration whose name and version have been accepted.
 #[derive(Clone, Debug)]
@@ -36,6 +36,38 @@ impl NetConf {
         result.transpose().map_err(|error| Failure::from(error).prefixed("could not parse prevResult: "))
     }
 
+    /// The IPAM plugin's name, if there is to be one.
+    #[must_use]
+    pub fn ipam(&self) -> Option<String> {
+        Some(self.required_ipam()).filter(|plugin| !plugin.is_empty())
+    }
+
+    /// The IPAM plugin's name; an empty one makes the call fail with the reference's text.
+    #[must_use]
+    pub fn required_ipam(&self) -> String {
+        self.common().ipam.plugin
+    }
+
+    /// The configured DNS; `None` when nothing of it is set.
+    #[must_use]
+    pub fn dns(&self) -> Option<Dns> {
+        self.common().dns.into_dns()
+    }
+
+    /// What takes the place of the IPAM plugin's DNS in plugins that always replace it: the network's own, and nothing
+    /// where it has none. `None` leaves it as it is, which only those get who ask for it.
+    #[must_use]
+    pub fn dns_instead(&self) -> Option<Dns> {
+        let Common { ipam, dns, .. } = self.common();
+        let configured = dns.into_dns();
+        if ipam.use_dns == Json::Bool(true) { configured } else { Some(configured.unwrap_or_default()) }
+    }
+
+    /// A document that no plugin takes has nothing.
+    fn common(&self) -> Common {
+        decode(&self.json).unwrap_or_default()
+    }
+
     /// The list of living attachments; `None` when the runtime sent none, which is not an empty list. libcni also
     /// writes it under the key of older specification texts.
     pub(crate) fn valid_attachments(&self) -> Result<Option<Vec<LiveAttachment>>, DecodeError> {
@@ -51,7 +83,7 @@ impl NetConf {
     }
 }
 
-/// Fields of every configuration that are only checked for their types here.
+/// Fields of every configuration. Most of them are only checked for their types here.
 #[derive(Default, Deserialize)]
 #[serde(rename = "PluginConf", default)]
 struct Common {
@@ -59,10 +91,8 @@ struct Common {
     _plugin: String,
     #[serde(rename = "capabilities")]
     _capabilities: Option<Capabilities>,
-    #[serde(rename = "ipam")]
-    _ipam: Ipam,
-    #[serde(rename = "dns")]
-    _dns: TypedDns,
+    ipam: Ipam,
+    dns: DnsShape,
     #[serde(rename = "prevResult")]
     _prev_result: Option<RawResult>,
 }
@@ -75,25 +105,48 @@ struct Capabilities(#[expect(dead_code, reason = "only its type matters")] BTree
 #[serde(rename = "types.IPAM", default)]
 struct Ipam {
     #[serde(rename = "type")]
-    _plugin: String,
+    plugin: String,
+    /// An option of our `dhcp`: the names of the lease are wanted. Other plugins may mean anything by it.
+    #[serde(rename = "useDNS")]
+    use_dns: Json,
 }
 
+/// An empty list counts as set, so it is kept apart from an absent one.
 #[derive(Default, Deserialize)]
 #[serde(rename = "types.DNS", default)]
-struct TypedDns {
-    #[serde(rename = "nameservers")]
-    _nameservers: Vec<String>,
-    #[serde(rename = "domain")]
-    _domain: String,
-    #[serde(rename = "search")]
-    _search: Vec<String>,
-    #[serde(rename = "options")]
-    _options: Vec<String>,
+struct DnsShape {
+    nameservers: Option<Vec<String>>,
+    domain: String,
+    search: Option<Vec<String>>,
+    options: Option<Vec<String>>,
+}
+
+impl DnsShape {
+    fn into_dns(self) -> Option<Dns> {
+        let set = self.nameservers.is_some()
+            || self.search.is_some()
+            || self.options.is_some()
+            || !self.domain.is_empty();
+        set.then(|| Dns {
+            nameservers: self.nameservers.unwrap_or_default(),
+            domain: self.domain,
+            search: self.search.unwrap_or_default(),
+            options: self.options.unwrap_or_default(),
+        })
+    }
 }
 
 #[derive(Deserialize)]
 #[serde(rename = "map[string]interface {}")]
-struct RawResult(#[expect(dead_code, reason = "only its type matters")] BTreeMap<String, Json>);
+struct RawResult(#[expect(dead_code, reason = "only its type matters")] BTreeMap<String, IgnoredAny>);
+
+/// `runtimeConfig`, as far as it is about the container's MAC.
+#[derive(Default, Deserialize)]
+#[serde(rename = "struct { Mac string \"json:\\\"mac,omitempty\\\"\" }", default)]
+pub struct MacShape {
+    /// The MAC; empty when not set.
+    pub mac: String,
+}
 
 /// What a plugin makes its configuration from.
 pub struct Input<'a> {
@@ -176,5 +229,47 @@ impl Input<'_> {
         known: impl FnMut(&str, &str) -> Option<Result<(), String>>,
     ) -> Result<(), ArgsError> {
         Args::new(&self.args()).load(known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conf(fields: &str) -> NetConf {
+        NetConf {
+            json: Json::parse(format!("{{{fields}}}").as_bytes()).unwrap(),
+            network: NetworkName::new("net").unwrap(),
+            version: CniVersion::V1_1_0,
+            version_text: "1.1.0".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_ipam_plugin_has_a_name() {
+        assert_eq!(conf(r#""IPAM":{"Type":"static"}"#).ipam().as_deref(), Some("static"));
+        for none in ["", r#""ipam":null"#, r#""ipam":{"type":""}"#, r#""ipam":{"type":null}"#] {
+            assert_eq!((conf(none).ipam(), conf(none).required_ipam()), (None, String::new()), "{none}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_is_a_dns_and_an_absent_one_is_none() {
+        for none in ["", r#""dns":null"#, r#""dns":{"domain":"","search":null}"#] {
+            assert_eq!(conf(none).dns(), None, "{none}");
+            assert_eq!(conf(none).dns_instead(), Some(Dns::default()), "{none}");
+        }
+        assert_eq!(conf(r#""dns":{"search":[]}"#).dns(), Some(Dns::default()));
+        let domain = Dns { domain: "example".to_owned(), ..Dns::default() };
+        assert_eq!(conf(r#""dns":{"domain":"example"},"dns":null"#).dns(), Some(domain));
+    }
+
+    #[test]
+    fn the_leases_dns_stays_where_it_is_asked_for_and_the_network_has_none() {
+        let asked =
+            |dns: &str| conf(&format!(r#""ipam":{{"type":"dhcp","useDNS":true}}{dns}"#)).dns_instead();
+        assert_eq!(asked(""), None);
+        let domain = Dns { domain: "example".to_owned(), ..Dns::default() };
+        assert_eq!(asked(r#","dns":{"domain":"example"}"#), Some(domain));
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     let ifname = &attachment.ifname;
     sys.open_pod_named(netns)?;
     // Without IPAM plugin there is nobody to ask; the reference asks nevertheless, and fails.
-    sys.ipam_forward(Verb::Check, request.config.ipam.as_deref())?;
+    sys.ipam_forward(Verb::Check, request.conf.ipam().as_deref())?;
     let result = request.conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
     let layer2 = plan::layer2(&request.config, ifname);
     let bridge = check_bridge(sys, &layer2.bridge, listed(&result, &request.config.bridge, ""))?;
@@ -187,7 +187,7 @@ fn check_layer3(
     own: &CniResult,
     bridge: &Link,
 ) -> Result<(), Failure> {
-    if request.config.ipam.is_none() || own.ips.is_empty() {
+    if request.conf.ipam().is_none() || own.ips.is_empty() {
         return Ok(());
     }
     let layer3 = plan::layer3(&request.config, &request.args.attachment.ifname, own.clone())?;
@@ -223,5 +223,5 @@ pub(crate) fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Re
     if let Some(choice) = request.config.masquerade {
         sys.require_masquerade(choice)?;
     }
-    sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
+    sys.ipam_forward(Verb::Status, request.conf.ipam().as_deref())
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
-use cnibox_harness::Input;
+use cnibox_harness::{Input, MacShape};
 use cnibox_netlink::Mac;
-use cnibox_spec::{ArgsError, Code, Dns, IdentError, IfName, Verb};
-use cnibox_sys::{Backend, Coded, DnsShape, Failure, IpamShape, MacShape};
+use cnibox_spec::{ArgsError, Code, IdentError, IfName, Verb};
+use cnibox_sys::{Backend, Coded, Failure};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ use thiserror::Error;
 pub struct Config {
     /// The bridge's name.
     pub(crate) bridge: String,
-    /// Whether the bridge gets gateway addresses.
+    /// Whether the bridge gets gateway addresses. Without an IPAM plugin the attachment has none.
     pub(crate) gateway: bool,
     /// Whether the container gets a default route by them.
     pub(crate) default_gateway: bool,
@@ -41,10 +41,6 @@ pub struct Config {
     pub(crate) leave_down: bool,
     /// Whether the port cannot talk to other isolated ports.
     pub(crate) isolated: bool,
-    /// The IPAM plugin; without one the attachment has no addresses.
-    pub(crate) ipam: Option<String>,
-    /// Replaces the IPAM plugin's DNS.
-    pub(crate) dns: Option<Dns>,
     /// The container's MAC.
     pub(crate) mac: Option<Mac>,
 }
@@ -107,8 +103,6 @@ struct Shape {
     leave_down: bool,
     #[serde(rename = "portIsolation")]
     isolated: bool,
-    ipam: IpamShape,
-    dns: DnsShape,
     args: ArgsShape,
     #[serde(rename = "runtimeConfig")]
     runtime: MacShape,
@@ -133,8 +127,6 @@ impl Default for Shape {
             enabledad: false,
             leave_down: false,
             isolated: false,
-            ipam: IpamShape::default(),
-            dns: DnsShape::default(),
             args: ArgsShape::default(),
             runtime: MacShape::default(),
         }
@@ -170,23 +162,23 @@ struct TrunkShape {
 impl Config {
     /// Checks the configuration. What only ADD uses is checked only there: DEL must not stumble over it.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
-        let mut shape: Shape = input.decode("failed to load netconf")?;
-        let ipam = std::mem::take(&mut shape.ipam).into_plugin();
+        let shape: Shape = input.decode("failed to load netconf")?;
+        let layer3 = input.conf.ipam().is_some();
         let vlan = u16::try_from(shape.vlan).ok().filter(|vlan| *vlan <= MAX_VLAN);
         let vlan = vlan.ok_or(ConfigError::Vlan(shape.vlan))?;
         let trunk = shape.trunk.as_ref().map(|TrunkList(entries)| trunk_vlans(entries)).transpose()?;
         let mac = requested_mac(input, &shape)?;
         let adding = input.verb == Verb::Add;
         if adding {
-            check_combinations(&shape, ipam.is_some())?;
+            check_combinations(&shape, layer3)?;
             check_bridge_name(&shape.bridge)?;
         }
         Ok(Self {
             bridge: shape.bridge,
-            gateway: shape.gateway || shape.default_gateway,
+            gateway: (shape.gateway || shape.default_gateway) && layer3,
             default_gateway: shape.default_gateway,
             force_address: shape.force_address,
-            masquerade: (shape.masquerade && ipam.is_some())
+            masquerade: (shape.masquerade && layer3)
                 .then(|| Backend::of_masquerade(shape.masquerade_backend.as_deref(), adding))
                 .transpose()?,
             mtu: u32::try_from(shape.mtu).ok().filter(|mtu| *mtu > 0),
@@ -199,8 +191,6 @@ impl Config {
             dad: shape.enabledad,
             leave_down: shape.leave_down,
             isolated: shape.isolated,
-            ipam,
-            dns: shape.dns.into_dns(),
             mac: if adding { parse_mac(mac)? } else { None },
         })
     }

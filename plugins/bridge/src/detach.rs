@@ -18,7 +18,7 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     let DelArgs { attachment, netns } = &request.args;
     let host_end = |sys: &mut Sys<'_>| port_del(sys, &request.config, attachment);
     let mut failures = sys.masqueraded_pair_del(attachment, netns.as_ref(), host_end);
-    failures.extend(sys.ipam_forward(Verb::Del, request.config.ipam.as_deref()).err());
+    failures.extend(sys.ipam_forward(Verb::Del, request.conf.ipam().as_deref()).err());
     failures.extend(SpoofCheck::of(attachment).remove_if_present(sys).err());
     Failure::combine(failures)
 }
@@ -47,7 +47,7 @@ pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Re
         sys.stale_links_del(&ports, network, valid),
         stale_spoof_checks_remove(sys, network, valid),
         sys.masquerade_collect(network.as_str(), valid, &forgotten),
-        sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref()),
+        sys.ipam_forward(Verb::Gc, request.conf.ipam().as_deref()),
     ];
     Failure::combine(outcomes.into_iter().filter_map(Result::err))
 }

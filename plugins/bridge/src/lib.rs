@@ -64,15 +64,15 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
         let veth = apply::veth(tx, &layer2)?;
         let alias = Mark::of(attachment).alias(Stage::Ready);
         let attach = |tx: &mut Txn<'_, '_>| apply::attach(tx, &layer2, &veth, &bridge, &alias);
-        let ipam = request.config.ipam.as_deref();
+        let ipam = request.conf.ipam();
         // Else it is attached while the masquerade, which takes longest, is written.
-        let is_attached_first = ipam.is_none_or(|plugin| tx.sys().asks_network(plugin));
+        let is_attached_first = ipam.as_deref().is_none_or(|plugin| tx.sys().asks_network(plugin));
         if is_attached_first {
             attach(tx)?;
         }
         // Before the spoof check, whose names another attachment has, too, that lives in another namespace: an IPAM plugin
         // that knows of it refuses this one.
-        let ipam = ipam.map(|plugin| tx.ipam_add(plugin, &request.conf.version_text)).transpose()?;
+        let ipam = ipam.map(|plugin| tx.ipam_add(&plugin, &request.conf.version_text)).transpose()?;
         if layer2.spoof_check {
             apply::spoof_check(tx, &SpoofCheck::of(attachment), &veth)?;
         }
@@ -92,13 +92,15 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
             }
             None => {
                 let port = if layer2.up { bring_up(tx, &veth)? } else { veth.host.clone() };
-                let dns = request.config.dns.clone().unwrap_or_default();
-                (CniResult { dns, ..CniResult::default() }, port, None)
+                (CniResult::default(), port, None)
             }
         };
         let bridge = tx.shared(|sys| sys.host()?.link_by_index(bridge.index).map_err(Failure::from))?;
         let interfaces = interfaces(&bridge, &port, &veth, netns).into_iter().chain(vlan_interface);
-        let result = CniResult { interfaces: interfaces.collect(), ..result };
+        let mut result = CniResult { interfaces: interfaces.collect(), ..result };
+        if let Some(dns) = request.conf.dns() {
+            result.dns = dns;
+        }
         check_expressible(request.conf.version, &result)?;
         Ok(result)
     })

@@ -80,7 +80,7 @@ pub(crate) fn layer2(config: &Config, ifname: &IfName) -> Layer2 {
         bridge: BridgePlan {
             name: config.bridge.clone(),
             mtu: config.mtu,
-            fixed_mac: config.gateway && config.ipam.is_some() && config.vlan.is_none(),
+            fixed_mac: config.gateway && config.vlan.is_none(),
             promisc: config.promisc,
             vlan_filtering: config.vlan.is_some() || config.trunk.is_some(),
         },
@@ -132,9 +132,6 @@ pub(crate) fn layer3(config: &Config, ifname: &IfName, ipam: CniResult) -> Resul
     }
     if config.default_gateway {
         add_default_routes(&mut result);
-    }
-    if let Some(dns) = &config.dns {
-        result.dns = dns.clone();
     }
     let interface = InterfacePlan::new(ifname, &result)?;
     Ok(Layer3 {

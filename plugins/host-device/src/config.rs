@@ -2,8 +2,8 @@
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
 use cnibox_harness::Input;
-use cnibox_spec::{Code, Dns, Verb};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape};
+use cnibox_spec::{Code, Verb};
+use cnibox_sys::{Coded, Failure};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -16,10 +16,6 @@ pub struct Config {
     pub(crate) device: Option<Wanted>,
     /// Whether a userspace driver has it, so that there is no interface.
     pub(crate) dpdk: bool,
-    /// The IPAM plugin; without one the attachment has no addresses.
-    pub(crate) ipam: Option<String>,
-    /// The result's DNS.
-    pub(crate) dns: Option<Dns>,
 }
 
 /// How a device is named, in order of precedence.
@@ -60,8 +56,6 @@ struct Shape {
     kernelpath: String,
     #[serde(rename = "pciBusID")]
     pci: String,
-    ipam: IpamShape,
-    dns: DnsShape,
     #[serde(rename = "runtimeConfig")]
     runtime: RuntimeShape,
 }
@@ -107,8 +101,7 @@ impl Config {
         if used && device.is_none() {
             return Err(ConfigError::NoDevice.into());
         }
-        let dns = shape.ipam.dns_instead(shape.dns);
-        Ok(Self { device, dpdk, ipam: shape.ipam.into_plugin(), dns })
+        Ok(Self { device, dpdk })
     }
 }
 

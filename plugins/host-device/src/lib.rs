@@ -36,24 +36,25 @@ impl Plugin for HostDevice {
             Some(device) if !config.dpdk => Some(find::link(sys, device)?),
             _ => None,
         };
+        let ipam = conf.ipam();
+        let plan = request.pod_plan(None);
         // Without addresses the reference reports nothing but the interface.
-        let plan = request.pod_plan(config.ipam.as_ref().and(config.dns.as_ref()), None);
+        let plan = PodPlan { dns: plan.dns.filter(|_| ipam.is_some()), ..plan };
         // A device without an interface has nothing else that would begin.
         sys.attempt_begins()?;
         Txn::run(sys, |tx| {
             let lent = link.as_ref().map(|link| loan::lend(tx, link, &args.attachment.ifname)).transpose()?;
-            let ipam = config.ipam.as_deref().map(|plugin| tx.ipam_add(plugin, &conf.version_text));
-            let ipam = ipam.transpose()?;
+            let ipam = ipam.map(|plugin| tx.ipam_add(&plugin, &conf.version_text)).transpose()?;
             match lent {
                 Some(lent) => tx.pod_configure(&lent, ipam, &plan),
-                None => report_without_interface(ipam.unwrap_or_default(), &plan),
+                None => report_without_interface(ipam.unwrap_or_default(), plan),
             }
         })
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { config, args, .. } = request;
-        let released = sys.ipam_forward(Verb::Del, config.ipam.as_deref());
+        let Request { conf, config, args } = request;
+        let released = sys.ipam_forward(Verb::Del, conf.ipam().as_deref());
         let returned = if config.dpdk {
             Ok(())
         } else {
@@ -63,18 +64,17 @@ impl Plugin for HostDevice {
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { config, args, .. } = request;
-        let expected = request.expected(config.ipam.as_deref(), CheckWording::of_any_kind());
-        if config.dpdk {
+        let expected = request.expected(request.conf.ipam(), CheckWording::of_any_kind());
+        if request.config.dpdk {
             return sys.check_prev_result(&expected).map(drop);
         }
         let (result, _) = sys.check_interface(expected)?;
-        sys.check_layer3(&args.attachment.ifname, &result)
+        sys.check_layer3(&request.args.attachment.ifname, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         sys.require_net_admin()?;
-        sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
+        sys.ipam_forward(Verb::Status, request.conf.ipam().as_deref())
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -87,17 +87,17 @@ impl Plugin for HostDevice {
                 sys.del_begins(None).and_then(|netns| take_back(sys, netns.as_ref(), &attachment, None));
             failures.extend(returned.err());
         }
-        failures.extend(sys.ipam_forward(Verb::Gc, request.config.ipam.as_deref()).err());
+        failures.extend(sys.ipam_forward(Verb::Gc, request.conf.ipam().as_deref()).err());
         Failure::combine(failures)
     }
 }
 
-fn report_without_interface(mut result: CniResult, plan: &PodPlan<'_>) -> Result<CniResult, Failure> {
+fn report_without_interface(mut result: CniResult, plan: PodPlan<'_>) -> Result<CniResult, Failure> {
     let (name, sandbox) = (plan.ifname.to_string(), plan.netns.as_str().to_owned());
     result.interfaces = vec![Interface { name, sandbox, ..Interface::default() }];
     result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
     if let Some(dns) = plan.dns {
-        result.dns = dns.clone();
+        result.dns = dns;
     }
     check_expressible(plan.version, &result)?;
     Ok(result)

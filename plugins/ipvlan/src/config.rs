@@ -3,8 +3,8 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::{IpVlanMode, Link};
-use cnibox_spec::{CniResult, Code, Dns, Verb};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, Place};
+use cnibox_spec::{CniResult, Code, Verb};
+use cnibox_sys::{Coded, Failure, Place};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -19,12 +19,8 @@ pub struct Config {
     pub(crate) mode: IpVlanMode,
     /// MTU in bytes; 0 or less for the parent's.
     mtu: i64,
-    /// The IPAM plugin.
-    pub(crate) ipam: Option<String>,
     /// An earlier plugin's result, whose addresses are used in place of an IPAM plugin's.
     pub(crate) chained: Option<CniResult>,
-    /// The result's DNS.
-    pub(crate) dns: Option<Dns>,
 }
 
 /// What is wrong with a configuration.
@@ -48,8 +44,6 @@ struct Shape {
     mtu: i64,
     #[serde(rename = "linkInContainer")]
     in_container: bool,
-    ipam: IpamShape,
-    dns: DnsShape,
 }
 
 impl Config {
@@ -65,8 +59,6 @@ impl Config {
             Verb::Add => input.prev_result()?,
             Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
         };
-        let dns = shape.ipam.dns_instead(shape.dns);
-        let ipam = shape.ipam.into_plugin();
         let mut master = Some(shape.master).filter(|master| !master.is_empty());
         if let (None, Some(result)) = (&master, &earlier) {
             master = Some(chained_master(result)?);
@@ -76,9 +68,7 @@ impl Config {
             place: if shape.in_container { Place::Pod } else { Place::Host },
             mode,
             mtu: shape.mtu,
-            chained: earlier.filter(|result| ipam.is_none() && !result.ips.is_empty()),
-            ipam,
-            dns,
+            chained: earlier.filter(|result| input.conf.ipam().is_none() && !result.ips.is_empty()),
         })
     }
 

@@ -37,7 +37,7 @@ impl Plugin for Ipvlan {
             mtu: None,
             netns: None,
         };
-        let plan = request.pod_plan(config.dns.as_ref(), Some(Announce::ArpAndNeighbours));
+        let plan = request.pod_plan(Some(Announce::ArpAndNeighbours));
         let mtu = config.mtu_on(&parent);
         Txn::run(sys, |tx| {
             let create = |sys: &mut Sys<'_>| {
@@ -49,7 +49,7 @@ impl Plugin for Ipvlan {
             }
             let ipam = match &config.chained {
                 Some(result) => result.clone(),
-                None => tx.ipam_add(config.ipam.as_deref().unwrap_or_default(), &conf.version_text)?,
+                None => tx.ipam_add(&conf.required_ipam(), &conf.version_text)?,
             };
             tx.pod_configure(&link, Some(ipam), &plan)
         })
@@ -57,14 +57,13 @@ impl Plugin for Ipvlan {
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let DelArgs { attachment, netns } = &request.args;
-        sys.detach(netns.as_ref(), &attachment.ifname, request.config.ipam.as_deref())
+        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam().as_deref())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { config, args, .. } = request;
-        let (result, link) = sys.check_interface(
-            request.expected(config.ipam.as_deref(), CheckWording::of_kind("ipvlan", "ipvlan")),
-        )?;
+        let Request { conf, config, args } = request;
+        let (result, link) =
+            sys.check_interface(request.expected(conf.ipam(), CheckWording::of_kind("ipvlan", "ipvlan")))?;
         // Without a name ADD found the parent by the default route or in a prevResult that is no longer known.
         if let Some(master) = &config.master {
             sys.parent(config.place, Some(master))?;
@@ -74,13 +73,13 @@ impl Plugin for Ipvlan {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())?;
+        sys.ipam_forward(Verb::Status, request.conf.ipam().as_deref())?;
         sys.require_kind("ipvlan")?;
         sys.require_parent(request.config.place, request.config.master.as_deref())
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.collect(&request.conf.network, &request.args.valid, request.config.ipam.as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam().as_deref())
     }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
-use cnibox_harness::Input;
+use cnibox_harness::{Input, MacShape};
 use cnibox_netlink::{Mac, MacVlanMode};
-use cnibox_spec::{Code, Dns, Verb};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape, Place};
+use cnibox_spec::{Code, Verb};
+use cnibox_sys::{Coded, Failure, Place};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -23,10 +23,6 @@ pub struct Config {
     pub(crate) mac: Option<Mac>,
     /// Length of the queue for broadcasts, in packets.
     pub(crate) bcqueuelen: Option<u32>,
-    /// The IPAM plugin; without one the attachment has no addresses.
-    pub(crate) ipam: Option<String>,
-    /// The result's DNS.
-    pub(crate) dns: Option<Dns>,
 }
 
 /// What is wrong with a configuration.
@@ -50,8 +46,6 @@ struct Shape {
     #[serde(rename = "linkInContainer")]
     in_container: bool,
     bcqueuelen: u32,
-    ipam: IpamShape,
-    dns: DnsShape,
     #[serde(rename = "runtimeConfig")]
     runtime: MacShape,
 }
@@ -74,8 +68,6 @@ impl Config {
             mode,
             mtu: shape.mtu,
             bcqueuelen: Some(shape.bcqueuelen).filter(|length| *length != 0),
-            dns: shape.ipam.dns_instead(shape.dns),
-            ipam: shape.ipam.into_plugin(),
         })
     }
 }

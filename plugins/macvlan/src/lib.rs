@@ -39,38 +39,37 @@ impl Plugin for Macvlan {
             bcqueuelen: config.bcqueuelen,
             netns: None,
         };
-        let plan = request.pod_plan(config.dns.as_ref(), Some(Announce::ArpAndNeighbours));
+        let plan = request.pod_plan(Some(Announce::ArpAndNeighbours));
         Txn::run(sys, |tx| {
             let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_macvlan(&spec));
             let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
-            let ipam =
-                config.ipam.as_deref().map(|plugin| tx.ipam_add(plugin, &conf.version_text)).transpose()?;
+            let ipam = conf.ipam().map(|plugin| tx.ipam_add(&plugin, &conf.version_text)).transpose()?;
             tx.pod_configure(&link, ipam, &plan)
         })
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let DelArgs { attachment, netns } = &request.args;
-        sys.detach(netns.as_ref(), &attachment.ifname, request.config.ipam.as_deref())
+        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam().as_deref())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { config, args, .. } = request;
+        let Request { conf, config, args } = request;
         sys.open_pod_named(&args.netns)?;
         sys.parent_and_mtu(config.place, config.master.as_deref(), config.mtu)?;
-        let (result, link) = sys.check_interface(request.expected(config.ipam.as_deref(), WORDING))?;
+        let (result, link) = sys.check_interface(request.expected(conf.ipam(), WORDING))?;
         check_mode(&link, config.mode)?;
         sys.check_layer3(&args.attachment.ifname, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())?;
+        sys.ipam_forward(Verb::Status, request.conf.ipam().as_deref())?;
         sys.require_kind("macvlan")?;
         sys.require_parent(request.config.place, request.config.master.as_deref())
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.collect(&request.conf.network, &request.args.valid, request.config.ipam.as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam().as_deref())
     }
 }
 

@@ -2,8 +2,8 @@
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
 use cnibox_harness::Input;
-use cnibox_spec::{Dns, Verb};
-use cnibox_sys::{Backend, DnsShape, Failure, IpamShape};
+use cnibox_spec::Verb;
+use cnibox_sys::{Backend, Failure};
 use serde::Deserialize;
 
 /// A checked configuration.
@@ -13,10 +13,6 @@ pub struct Config {
     pub(crate) masquerade: Option<Option<Backend>>,
     /// MTU of both ends in bytes; `None` is the kernel's.
     pub(crate) mtu: Option<u32>,
-    /// The IPAM plugin, without which ADD fails.
-    pub(crate) ipam: Option<String>,
-    /// Replaces the IPAM plugin's DNS.
-    pub(crate) dns: Option<Dns>,
 }
 
 #[derive(Default, Deserialize)]
@@ -27,8 +23,6 @@ struct Shape {
     #[serde(rename = "ipMasqBackend")]
     masquerade_backend: Option<String>,
     mtu: i64,
-    ipam: IpamShape,
-    dns: DnsShape,
 }
 
 impl Config {
@@ -40,13 +34,6 @@ impl Config {
         Ok(Self {
             masquerade: shape.masquerade.then_some(choice),
             mtu: u32::try_from(shape.mtu).ok().filter(|mtu| *mtu > 0),
-            ipam: shape.ipam.into_plugin(),
-            dns: shape.dns.into_dns(),
         })
-    }
-
-    /// The IPAM plugin's name; an empty one makes the call fail with the reference's text.
-    pub(crate) fn ipam_name(&self) -> &str {
-        self.ipam.as_deref().unwrap_or_default()
     }
 }

@@ -35,12 +35,12 @@ impl Plugin for Ptp {
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        del(&request.config, &request.args, sys)
+        del(request, sys)
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { config, args, .. } = request;
-        let (result, _) = sys.check_interface(request.expected(Some(config.ipam_name()), WORDING))?;
+        let Request { conf, config, args } = request;
+        let (result, _) = sys.check_interface(request.expected(Some(conf.required_ipam()), WORDING))?;
         if let Some(choice) = config.masquerade {
             sys.check_masquerade(&args.attachment, choice, &result.ips)?;
         }
@@ -52,18 +52,18 @@ impl Plugin for Ptp {
         if let Some(choice) = request.config.masquerade {
             sys.require_masquerade(choice)?;
         }
-        sys.ipam_forward(Verb::Status, Some(request.config.ipam_name()))
+        sys.ipam_forward(Verb::Status, Some(&request.conf.required_ipam()))
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { conf, config, args } = request;
+        let Request { conf, args, .. } = request;
         let links = sys.host()?.links()?;
         let forgotten = Ledger::of_host().stale(&conf.network, &args.valid).into_iter();
         let forgotten: Vec<_> = forgotten.map(|record| record.attachment).collect();
         let failures = [
             sys.stale_links_del(&links, &conf.network, &args.valid),
             sys.masquerade_collect(conf.network.as_str(), &args.valid, &forgotten),
-            sys.ipam_forward(Verb::Gc, config.ipam.as_deref()),
+            sys.ipam_forward(Verb::Gc, conf.ipam().as_deref()),
         ];
         Failure::combine(failures.into_iter().filter_map(Result::err))
     }
@@ -71,11 +71,11 @@ impl Plugin for Ptp {
 
 fn add(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<CniResult, Failure> {
     let Request { conf, config, args } = request;
-    let ipam = tx.ipam_add(config.ipam_name(), &conf.version_text)?;
+    let ipam = tx.ipam_add(&conf.required_ipam(), &conf.version_text)?;
     let peers = plan::peers(&ipam)?;
     tx.shared(|sys| apply::forwarding(sys, &peers))?;
     let veth = apply::veth(tx, &plan::veth(config, &args.attachment.ifname), &Mark::of(&args.attachment))?;
-    let (result, interface) = plan::layer3(config, args, ipam, &veth)?;
+    let (result, interface) = plan::layer3(request, ipam, &veth)?;
     let addresses: Vec<_> = peers.iter().map(|peer| peer.address).collect();
     let masquerade = Masquerade::of(&args.attachment);
     tx.masquerade_add_beside(&masquerade, config.masquerade, &addresses, |tx| {
@@ -91,10 +91,10 @@ fn add(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<C
 
 /// Everything is looked for under the names that ADD derives from network, container and interface, so neither
 /// prevResult nor an unchanged configuration is needed.
-fn del(config: &Config, args: &DelArgs, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let DelArgs { attachment, netns } = args;
+fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let DelArgs { attachment, netns } = &request.args;
     let mut failures = Vec::new();
-    failures.extend(sys.ipam_forward(Verb::Del, config.ipam.as_deref()).err());
+    failures.extend(sys.ipam_forward(Verb::Del, request.conf.ipam().as_deref()).err());
     let host_end = |sys: &mut Sys<'_>| {
         let links = sys.host()?.links()?;
         sys.marked_links_del(&links, attachment)

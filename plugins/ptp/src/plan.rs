@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use cnibox_harness::AddArgs;
+use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::RouteSpec;
 use cnibox_spec::{CniResult, IfName, Interface, subnet};
 use cnibox_sys::{Coded, Failure, InterfacePlan, ListLink, Veth, VethPlan};
@@ -46,16 +46,16 @@ pub(crate) fn peers(ipam: &CniResult) -> Result<Vec<Peer>, PlanError> {
 
 /// The result, host's end first, and what it asks of the container's end.
 pub(crate) fn layer3(
-    config: &Config,
-    args: &AddArgs,
+    request: &Request<'_, Config, AddArgs>,
     ipam: CniResult,
     veth: &Veth,
 ) -> Result<(CniResult, InterfacePlan), Failure> {
+    let Request { conf, args, .. } = request;
     let mut result = ipam;
     result.interfaces = vec![Interface::on_host(&veth.host), Interface::in_pod(&veth.pod, &args.netns)];
     result.ips.iter_mut().for_each(|ip| ip.interface = Some(POD_INDEX));
-    if let Some(dns) = &config.dns {
-        result.dns = dns.clone();
+    if let Some(dns) = conf.dns() {
+        result.dns = dns;
     }
     let interface = InterfacePlan::new(&args.attachment.ifname, &result)?;
     Ok((result, interface))

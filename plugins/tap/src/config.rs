@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
-use cnibox_harness::Input;
+use cnibox_harness::{Input, MacShape};
 use cnibox_netlink::Mac;
-use cnibox_spec::{Code, Dns, Verb};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, MacShape};
+use cnibox_spec::{Code, Verb};
+use cnibox_sys::{Coded, Failure};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -27,10 +27,6 @@ pub struct Config {
     pub(crate) labelled: bool,
     /// The bridge in the container whose port the device becomes.
     pub(crate) bridge: Option<String>,
-    /// The IPAM plugin; without one the attachment has no addresses.
-    pub(crate) ipam: Option<String>,
-    /// The result's DNS.
-    pub(crate) dns: Option<Dns>,
 }
 
 /// What is wrong with a configuration.
@@ -58,8 +54,6 @@ struct Shape {
     #[serde(rename = "cnibox.labelled")]
     labelled: bool,
     bridge: String,
-    ipam: IpamShape,
-    dns: DnsShape,
     #[serde(rename = "runtimeConfig")]
     runtime: MacShape,
     #[serde(rename = "args")]
@@ -91,8 +85,6 @@ impl Config {
             selinux_context: given(shape.selinux_context),
             labelled: shape.labelled,
             bridge: given(shape.bridge),
-            dns: shape.ipam.dns_instead(shape.dns),
-            ipam: shape.ipam.into_plugin(),
         })
     }
 }

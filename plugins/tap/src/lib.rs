@@ -28,36 +28,34 @@ impl Plugin for Tap {
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
         let Request { conf, config, args } = request;
         sys.open_pod_named(&args.netns)?;
-        let plan = request.pod_plan(config.dns.as_ref(), Some(Announce::Arp));
+        let plan = request.pod_plan(Some(Announce::Arp));
         Txn::run(sys, |tx| {
             let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, |sys| {
                 create::device(sys, conf, config, &args.attachment.ifname)
             })?;
             let link = tx.shared(|sys| create::configure(sys, config, link))?;
-            let ipam =
-                config.ipam.as_deref().map(|plugin| tx.ipam_add(plugin, &conf.version_text)).transpose()?;
+            let ipam = conf.ipam().map(|plugin| tx.ipam_add(&plugin, &conf.version_text)).transpose()?;
             tx.pod_configure(&link, ipam, &plan)
         })
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let DelArgs { attachment, netns } = &request.args;
-        sys.detach(netns.as_ref(), &attachment.ifname, request.config.ipam.as_deref())
+        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam().as_deref())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { config, args, .. } = request;
-        let (result, _) = sys
-            .check_interface(request.expected(config.ipam.as_deref(), CheckWording::of_kind("tun", "tap")))?;
-        sys.check_layer3(&args.attachment.ifname, &result)
+        let expected = request.expected(request.conf.ipam(), CheckWording::of_kind("tun", "tap"));
+        let (result, _) = sys.check_interface(expected)?;
+        sys.check_layer3(&request.args.attachment.ifname, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         sys.require_tun()?;
-        sys.ipam_forward(Verb::Status, request.config.ipam.as_deref())
+        sys.ipam_forward(Verb::Status, request.conf.ipam().as_deref())
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.collect(&request.conf.network, &request.args.valid, request.config.ipam.as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam().as_deref())
     }
 }

@@ -2,8 +2,8 @@
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
 use cnibox_harness::Input;
-use cnibox_spec::{Code, Dns, Verb};
-use cnibox_sys::{Coded, DnsShape, Failure, IpamShape, Place};
+use cnibox_spec::{Code, Verb};
+use cnibox_sys::{Coded, Failure, Place};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -18,10 +18,6 @@ pub struct Config {
     pub(crate) id: u16,
     /// MTU in bytes, 0 for the parent's. Checked when the parent is known.
     pub(crate) mtu: i64,
-    /// The IPAM plugin, without which ADD fails.
-    pub(crate) ipam: Option<String>,
-    /// The result's DNS.
-    pub(crate) dns: Option<Dns>,
 }
 
 /// What is wrong with a configuration.
@@ -46,8 +42,6 @@ struct Shape {
     mtu: i64,
     #[serde(rename = "linkInContainer")]
     in_container: bool,
-    ipam: IpamShape,
-    dns: DnsShape,
 }
 
 impl Config {
@@ -68,14 +62,7 @@ impl Config {
             place: if shape.in_container { Place::Pod } else { Place::Host },
             id,
             mtu: shape.mtu,
-            dns: shape.ipam.dns_instead(shape.dns),
-            ipam: shape.ipam.into_plugin(),
         })
-    }
-
-    /// The IPAM plugin's name; an empty one makes the call fail with the reference's text.
-    pub(crate) fn ipam_name(&self) -> &str {
-        self.ipam.as_deref().unwrap_or_default()
     }
 }
 

@@ -12,14 +12,14 @@ use crate::interface::InterfacePlan;
 use crate::interface::configure::InterfaceError;
 
 /// What an attachment of a single interface reports and how its interface is configured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PodPlan<'a> {
     /// The container's namespace.
     pub netns: &'a NetnsPath,
     /// The interface in it.
     pub ifname: &'a IfName,
     /// The result's DNS; `None` keeps the IPAM plugin's.
-    pub dns: Option<&'a Dns>,
+    pub dns: Option<Dns>,
     /// How the interface announces its addresses, if it does.
     pub announce: Option<Announce>,
     /// The version that the result is printed for.
@@ -138,7 +138,7 @@ impl<'h> Txn<'_, 'h> {
             // the same.
             check_expressible(plan.version, &result)?;
         }
-        if let Some(dns) = plan.dns {
+        if let Some(dns) = &plan.dns {
             result.dns = dns.clone();
         }
         Ok(result)

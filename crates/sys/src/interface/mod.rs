@@ -9,7 +9,6 @@ mod configure;
 mod detach;
 mod ipam;
 mod layer3;
-mod netconf;
 mod parent;
 mod veth;
 
@@ -17,5 +16,4 @@ pub use attach::{Announce, ListLink, PodPlan, is_name_pattern};
 pub use check::{CheckWording, Expected, own_addresses};
 pub use configure::InterfacePlan;
 pub use ipam::NO_ADDRESSES;
-pub use netconf::{DnsShape, IpamShape, MacShape};
 pub use veth::{Veth, VethPlan, random_name};

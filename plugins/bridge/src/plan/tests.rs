@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Option interactions.
 
-use cnibox_spec::{Dns, parse_cidr};
+use cnibox_spec::parse_cidr;
 
 use super::*;
 
@@ -22,8 +22,6 @@ fn config() -> Config {
         dad: false,
         leave_down: false,
         isolated: false,
-        ipam: Some("host-local".into()),
-        dns: None,
         mac: None,
     }
 }
@@ -87,14 +85,6 @@ fn a_default_route_of_another_metric_is_another_route() {
     assert_eq!(both(&|route| route.table = Some(254)), (1, 1));
     assert_eq!(both(&|route| route.table = Some(100)), (2, 2));
     assert_eq!(both(&|route| route.gw = Some([10, 1, 2, 3].into())), (1, 1));
-}
-
-#[test]
-fn the_networks_dns_replaces_the_ipam_plugins() {
-    let dns = Dns { domain: "example".into(), ..Dns::default() };
-    let plan =
-        layer3(&Config { dns: Some(dns.clone()), ..config() }, &eth0(), ipam(&["10.1.2.9/24"])).unwrap();
-    assert_eq!(plan.result.dns, dns);
 }
 
 #[test]
