@@ -67,8 +67,10 @@ impl Sys<'_> {
         let masquerade = &Masquerade::of(attachment);
         let addresses: &Vec<_> = &ips.iter().map(|ip| ip.address).collect();
         let chosen = self.masquerade_backend(masquerade, choice, addresses)?;
-        let Some(missing) = self.masquerade_missing(masquerade, chosen, addresses)? else { return Ok(()) };
-        if choice.is_none() && self.masquerade_missing(masquerade, chosen.other(), addresses)?.is_none() {
+        let engine = self.engine()?;
+        let Some(missing) = masquerade.missing(engine, chosen, addresses)? else { return Ok(()) };
+        // The kernel may not even have the other one.
+        if choice.is_none() && matches!(masquerade.missing(engine, chosen.other(), addresses), Ok(None)) {
             return Ok(());
         }
         Err(Drift::Masquerade(missing).into())

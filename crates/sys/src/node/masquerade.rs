@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cnibox_netfilter::nft::{self, ChainType, Hook, HookPoint, Statement};
 use cnibox_netfilter::xt::{self, Match, Target};
-use cnibox_netfilter::{Batch, Owner, Position, RuleInfo, TableRef, if_any};
+use cnibox_netfilter::{Batch, Engine, Owner, Position, RuleInfo, TableRef, if_any};
 use cnibox_spec::{Attachment, LiveAttachment, sha512_prefix, subnet};
 use ipnetwork::IpNetwork;
 
@@ -102,7 +102,7 @@ impl Masquerade {
             |condition, target| xt::Rule::new(vec![condition, Match::comment(self.xt_comment())], target);
         [
             (chain, rule(Match::destination(address), Target::Accept)),
-            (chain, rule(Match::not_destination(multicast(address)), Target::Masquerade)),
+            (chain, rule(Match::not_destination(multicast(address.is_ipv4())), Target::Masquerade)),
             (POSTROUTING, self.xt_entry(address)),
         ]
     }
@@ -125,8 +125,8 @@ impl Masquerade {
                 Hook::new(ChainType::Nat, HookPoint::Postrouting, SRCNAT),
             ))
             .flush_chain(NFT_BASE)
-            .append_rule(NFT_BASE, not_multicast(multicast_v4()))
-            .append_rule(NFT_BASE, not_multicast(multicast_v6()))
+            .append_rule(NFT_BASE, not_multicast(multicast(true)))
+            .append_rule(NFT_BASE, not_multicast(multicast(false)))
             .append_rule(NFT_BASE, nft::Rule::new(vec![Statement::Goto(NFT_CHECKS.to_owned())]))
             .delete_rules_where(NFT_CHECKS, Owner::CommentPrefix(self.nft_key()));
         for address in addresses {
@@ -163,6 +163,56 @@ impl Masquerade {
         batch
             .nft(nft::Family::Inet, NFT_TABLE)
             .delete_rules_where(NFT_CHECKS, Owner::CommentPrefix(self.nft_key()));
+    }
+
+    /// What is missing of the rules of [`Masquerade::install`] that concern `addresses`.
+    pub(crate) fn missing(
+        &self,
+        engine: &mut Engine,
+        backend: Backend,
+        addresses: &[IpNetwork],
+    ) -> cnibox_netfilter::Result<Option<String>> {
+        match backend {
+            Backend::Iptables => self.missing_xt(engine, addresses),
+            Backend::Nftables => self.missing_nft(engine, addresses),
+        }
+    }
+
+    fn missing_xt(
+        &self,
+        engine: &mut Engine,
+        addresses: &[IpNetwork],
+    ) -> cnibox_netfilter::Result<Option<String>> {
+        let chain = self.chain();
+        for address in addresses {
+            let family = xt::Family::of(address.ip());
+            for (chain, rule) in self.xt_rules(&chain, *address) {
+                let rule = std::slice::from_ref(&rule);
+                if let [missing] = *engine.missing(family, xt::Table::Nat, chain, rule)? {
+                    let words = missing.to_args().join(" ");
+                    return Ok(Some(format!("rule {words} in chain {chain} of table nat")));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn missing_nft(
+        &self,
+        engine: &mut Engine,
+        addresses: &[IpNetwork],
+    ) -> cnibox_netfilter::Result<Option<String>> {
+        let table = Self::native_table();
+        let key = self.nft_key();
+        let rules = engine.rules(&table, NFT_CHECKS)?;
+        let own = |rule: &&RuleInfo| rule.comment.as_deref().is_some_and(|comment| comment.starts_with(&key));
+        let found = rules.iter().filter(own).count();
+        let entries = engine.rules(&table, NFT_BASE)?;
+        if entries.iter().all(|rule| rule.jump.as_deref() != Some(NFT_CHECKS)) {
+            return Ok(Some(format!("rule goto {NFT_CHECKS} in chain {NFT_BASE} of table {NFT_TABLE}")));
+        }
+        let missing = || format!("masquerade rule {key} in chain {NFT_CHECKS} of table {NFT_TABLE}");
+        Ok((found < addresses.len()).then(missing))
     }
 }
 
@@ -209,34 +259,25 @@ impl Sys<'_> {
     /// What the packet filter refuses; what is missing is no error.
     pub fn masquerade_remove(&mut self, masquerade: &Masquerade, in_use: &[IpAddr]) -> Result<(), Failure> {
         if let Some(addresses) = self.remains().and_then(|remains| remains.addresses.clone()) {
-            return self.masquerade_remove_remains(masquerade, &addresses);
+            // Nothing but what is for the addresses of a dead attempt: others of the same names may live.
+            let addresses: Vec<_> = addresses.into_iter().map(IpNetwork::from).collect();
+            let mut batch = masquerade.remove(Backend::Iptables, &addresses);
+            batch.extend(masquerade.remove(Backend::Nftables, &addresses));
+            return Ok(self.engine()?.clear(&batch)?);
         }
         let mut batch = Batch::new();
         let chain = masquerade.chain();
         for family in self.families_in_use()? {
-            let table = TableRef::Xt(family, xt::Table::Nat);
             if in_use.is_empty() {
                 // The chain's name may be another attachment's, too: it hashes both names without anything between them.
                 let jumps = Owner::JumpsToWith { chain: chain.clone(), comment: masquerade.xt_comment() };
-                batch
-                    .xt(family, xt::Table::Nat)
-                    .delete_rules_where(POSTROUTING, jumps)
-                    .delete_chain_if_unreferenced(&chain);
-                continue;
-            }
-            // Without the chain there can be no rule that jumps to it, and no need to read everybody's rules.
-            if !if_any(self.engine()?.chain_exists(&table, &chain))? {
-                continue;
-            }
-            let comment = masquerade.xt_comment();
-            let goes = |rule: &RuleInfo| {
-                rule.jump.as_deref() == Some(&chain)
-                    && rule.comment.as_deref() == Some(&comment)
-                    && !rule.source.is_some_and(|source| in_use.contains(&source.ip()))
-            };
-            let entries = self.engine()?.rules(&table, POSTROUTING)?;
-            for rule in entries.into_iter().filter(goes) {
-                batch.xt(family, xt::Table::Nat).delete_found(POSTROUTING, rule.id);
+                batch.xt(family, xt::Table::Nat).delete_rules_where(POSTROUTING, jumps);
+            } else {
+                let goes = |rule: &RuleInfo| !rule.source.is_some_and(|source| in_use.contains(&source.ip()));
+                let Some(entries) = self.masquerade_entries(masquerade, family)? else { continue };
+                for rule in entries.into_iter().filter(goes) {
+                    batch.xt(family, xt::Table::Nat).delete_found(POSTROUTING, rule.id);
+                }
             }
             batch.xt(family, xt::Table::Nat).delete_chain_if_unreferenced(&chain);
         }
@@ -250,21 +291,31 @@ impl Sys<'_> {
     /// # Errors
     /// When the packet filter or the kernel refuses to tell.
     pub(crate) fn masqueraded_for_others(&mut self, masquerade: &Masquerade) -> Result<Vec<IpAddr>, Failure> {
-        let (chain, comment) = (masquerade.chain(), masquerade.xt_comment());
         let own = self.given_addresses().to_vec();
         let mut found = BTreeSet::new();
         for family in self.families_in_use()? {
-            let table = TableRef::Xt(family, xt::Table::Nat);
-            if if_any(self.engine()?.chain_exists(&table, &chain))? {
-                let mut entries = self.engine()?.rules(&table, POSTROUTING)?;
-                entries.retain(|rule| {
-                    rule.jump.as_deref() == Some(&chain) && rule.comment.as_deref() == Some(&comment)
-                });
-                found.extend(entries.iter().filter_map(|rule| Some(rule.source?.ip())));
-            }
+            let entries = self.masquerade_entries(masquerade, family)?.unwrap_or_default();
+            found.extend(entries.iter().filter_map(|rule| Some(rule.source?.ip())));
         }
         found.retain(|address| !own.contains(address));
         Ok(self.in_use_among(&found, None)?.into_iter().collect())
+    }
+
+    /// The rules that lead into the attachment's chain; `None` without the chain: there is no need to read everybody's.
+    fn masquerade_entries(
+        &mut self,
+        masquerade: &Masquerade,
+        family: xt::Family,
+    ) -> Result<Option<Vec<RuleInfo>>, Failure> {
+        let table = TableRef::Xt(family, xt::Table::Nat);
+        let (chain, comment) = (masquerade.chain(), masquerade.xt_comment());
+        if !if_any(self.engine()?.chain_exists(&table, &chain))? {
+            return Ok(None);
+        }
+        let mut entries = self.engine()?.rules(&table, POSTROUTING)?;
+        entries
+            .retain(|rule| rule.jump.as_deref() == Some(&chain) && rule.comment.as_deref() == Some(&comment));
+        Ok(Some(entries))
     }
 
     /// Those whose `nat` table iptables may have something in.
@@ -272,18 +323,6 @@ impl Sys<'_> {
         let engine = self.engine()?;
         let families = [xt::Family::Ipv4, xt::Family::Ipv6].into_iter();
         Ok(families.filter(|family| !engine.is_unused(*family, xt::Table::Nat)).collect())
-    }
-
-    /// Nothing but what is for the addresses of a dead attempt: others of the same names may live.
-    fn masquerade_remove_remains(
-        &mut self,
-        masquerade: &Masquerade,
-        addresses: &[IpAddr],
-    ) -> Result<(), Failure> {
-        let addresses: Vec<_> = addresses.iter().copied().map(IpNetwork::from).collect();
-        let mut batch = masquerade.remove(Backend::Iptables, &addresses);
-        batch.extend(masquerade.remove(Backend::Nftables, &addresses));
-        Ok(self.engine()?.clear(&batch)?)
     }
 
     /// Removes the masquerade of every attachment of `network` that is not among `valid`, from both backends. Of the
@@ -320,64 +359,6 @@ impl Sys<'_> {
             }
         }
         Ok(self.engine()?.clear(&batch)?)
-    }
-
-    /// Whether every rule of [`Masquerade::install`] that concerns `addresses` is there; otherwise what is missing.
-    ///
-    /// # Errors
-    /// When the packet filter cannot be read.
-    pub fn masquerade_missing(
-        &mut self,
-        masquerade: &Masquerade,
-        backend: Backend,
-        addresses: &[IpNetwork],
-    ) -> Result<Option<String>, Failure> {
-        match backend {
-            Backend::Iptables => self.masquerade_missing_xt(masquerade, addresses),
-            Backend::Nftables => self.masquerade_missing_nft(masquerade, addresses),
-        }
-    }
-
-    fn masquerade_missing_xt(
-        &mut self,
-        masquerade: &Masquerade,
-        addresses: &[IpNetwork],
-    ) -> Result<Option<String>, Failure> {
-        let chain = masquerade.chain();
-        for address in addresses {
-            let family = xt::Family::of(address.ip());
-            for (chain, rule) in masquerade.xt_rules(&chain, *address) {
-                if !self
-                    .engine()?
-                    .missing(family, xt::Table::Nat, chain, std::slice::from_ref(&rule))?
-                    .is_empty()
-                {
-                    return Ok(Some(format!(
-                        "rule {} in chain {chain} of table nat",
-                        rule.to_args().join(" ")
-                    )));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    fn masquerade_missing_nft(
-        &mut self,
-        masquerade: &Masquerade,
-        addresses: &[IpNetwork],
-    ) -> Result<Option<String>, Failure> {
-        let table = Masquerade::native_table();
-        let key = masquerade.nft_key();
-        let rules = self.engine()?.rules(&table, NFT_CHECKS)?;
-        let own = |rule: &&RuleInfo| rule.comment.as_deref().is_some_and(|comment| comment.starts_with(&key));
-        let found = rules.iter().filter(own).count();
-        let entries = self.engine()?.rules(&table, NFT_BASE)?;
-        if entries.iter().all(|rule| rule.jump.as_deref() != Some(NFT_CHECKS)) {
-            return Ok(Some(format!("rule goto {NFT_CHECKS} in chain {NFT_BASE} of table {NFT_TABLE}")));
-        }
-        let missing = || format!("masquerade rule {key} in chain {NFT_CHECKS} of table {NFT_TABLE}");
-        Ok((found < addresses.len()).then(missing))
     }
 }
 
@@ -419,20 +400,13 @@ fn nft_network_key(network: &str) -> String {
     sha512_prefix(&[network], 16)
 }
 
-fn multicast(address: IpNetwork) -> IpNetwork {
-    if address.is_ipv4() { multicast_v4() } else { multicast_v6() }
-}
-
-fn multicast_v4() -> IpNetwork {
-    prefix(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4)
-}
-
-fn multicast_v6() -> IpNetwork {
-    prefix(IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8)
-}
-
-/// A prefix whose length is known to fit its family.
-fn prefix(ip: IpAddr, length: u8) -> IpNetwork {
+fn multicast(v4: bool) -> IpNetwork {
+    let (ip, length) = if v4 {
+        (IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4)
+    } else {
+        (IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8)
+    };
+    // The length fits the family.
     IpNetwork::new(ip, length).unwrap_or_else(|_| IpNetwork::from(ip))
 }
 

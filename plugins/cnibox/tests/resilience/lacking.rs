@@ -156,6 +156,22 @@ fn nobody_needs_nf_tables_where_iptables_is_the_legacy_one() {
     }
 }
 
+/// What the host chose may be in either place, of which this kernel has but one.
+#[test]
+fn a_masquerade_that_is_gone_is_missed_without_nf_tables() {
+    sandbox(|net| {
+        let world = World::new(net, alone(networks::routed()), Side::Ours);
+        let Some(host) = Host::with(&LEGACY_TOOLS) else { return skip("no xtables-legacy-multi") };
+        let host = host.without_netfilter();
+        let target = Target::of(&net.container());
+        let result = host.run(&world, "ADD", &target, &Value::Null).expect("ADD");
+        net.run("xtables-legacy-multi", &["iptables", "-t", "nat", "-F"]);
+        let answer = host.run(&world, "CHECK", &target, &result).expect_err("the masquerade is gone");
+        assert!(answer.stdout.contains("masquerade not found: rule "), "{answer:?}");
+        host.run(&world, "DEL", &target, &result).expect("DEL");
+    });
+}
+
 /// Between a look and a change somebody else makes the first of the chains that are wanted, each time.
 #[test]
 fn what_somebody_else_has_made_in_between_is_no_reason_to_fail() {
