@@ -18,8 +18,8 @@ pub use call::{
 pub use cnibox_netfilter::sweep;
 pub use delegate::DelegateError;
 pub use interface::{
-    Announce, CheckWording, Expected, InterfacePlan, ListLink, NO_ADDRESSES, PodPlan, Veth, VethPlan,
-    is_name_pattern, own_addresses, random_name,
+    Announce, CheckWording, Expected, InterfacePlan, NO_ADDRESSES, PodPlan, Veth, VethPlan, host_interface,
+    is_name_pattern, own_addresses, pod_interface, random_name,
 };
 pub use ledger::{Ledger, Mark, Namespace, PodLink, PrivateDir, Progress, Record, Remains, Share, Stage};
 pub use node::{Backend, Masquerade, UnknownBackend};

@@ -8,7 +8,7 @@ use cnibox_netlink::{
 };
 use cnibox_netns::sysctl;
 use cnibox_spec::Interface;
-use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, Veth, random_name};
+use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, Veth, host_interface, random_name};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
@@ -95,12 +95,6 @@ pub(crate) fn bridge(sys: &mut Sys<'_>, plan: &BridgePlan) -> Result<Link, Failu
     Ok(link)
 }
 
-/// Makes the pair.
-pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &Layer2) -> Result<Veth, Failure> {
-    let undo = Undo::Link { place: Place::Pod, name: plan.veth.ifname.to_string() };
-    tx.step(undo, |sys| sys.veth_add(&plan.veth))
-}
-
 /// Attaches the pair's host end to the bridge and marks it with `alias`.
 pub(crate) fn attach(
     tx: &mut Txn<'_, '_>,
@@ -171,29 +165,21 @@ pub(crate) fn gateways(
     plan: &Layer3,
     bridge: &Link,
 ) -> Result<Option<Interface>, Failure> {
-    let mut vlan_interface = None;
-    for v4 in [true, false] {
-        let mut any = false;
-        for gateway in plan.gateways.iter().filter(|gateway| gateway.is_ipv4() == v4) {
-            any = true;
-            let (device, what) = match plan.gateway_vlan {
-                None => (bridge.clone(), "failed to set bridge addr"),
-                Some(vlan) => {
-                    let device = vlan_gateway(sys, bridge, vlan, plan.preserve_default_vlan)?;
-                    (device, "failed to set vlan interface for bridge with addr")
-                }
-            };
-            address(sys, &device, *gateway, plan.force_address, what)?;
-            if plan.gateway_vlan.is_some() && vlan_interface.is_none() {
-                let mac = device.mac_text();
-                vlan_interface = Some(Interface { name: device.name, mac, ..Interface::default() });
-            }
-        }
-        if any {
-            sys.forwarding_enable(v4).map_err(ApplyError::Forwarding)?;
-        }
+    if plan.gateways.is_empty() {
+        return Ok(None);
     }
-    Ok(vlan_interface)
+    let (device, what) = match plan.gateway_vlan {
+        None => (bridge.clone(), "failed to set bridge addr"),
+        Some(vlan) => {
+            let device = vlan_gateway(sys, bridge, vlan, plan.preserve_default_vlan)?;
+            (device, "failed to set vlan interface for bridge with addr")
+        }
+    };
+    for gateway in &plan.gateways {
+        address(sys, &device, *gateway, plan.force_address, what)?;
+    }
+    sys.forwarding_enable(&plan.gateways).map_err(ApplyError::Forwarding)?;
+    Ok(plan.gateway_vlan.map(|_| host_interface(&device)))
 }
 
 /// The interface with a VLAN's gateway addresses: the free end of a pair whose other end is in the bridge.

@@ -64,7 +64,7 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     check_rules(sys, request, &layer2)?;
     let own = own_addresses(result, ifname.as_str(), netns.as_str());
     check_layer3(sys, request, &own, &bridge)?;
-    sys.check_layer3(ifname, &own)
+    sys.check_layer3(&pod, &own)
 }
 
 /// The interface of that name and place in prevResult; the last one counts, as in the reference.

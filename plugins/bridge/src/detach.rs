@@ -6,8 +6,8 @@
 
 use cnibox_harness::{DelArgs, GcArgs, Plugin, Request};
 use cnibox_netlink::Link;
-use cnibox_spec::{Attachment, LiveAttachment, NetworkName, Verb};
-use cnibox_sys::{Failure, Ledger, Sys};
+use cnibox_spec::{LiveAttachment, NetworkName, Verb};
+use cnibox_sys::{Failure, Ledger, Record, Sys};
 
 use crate::Bridge;
 use crate::config::Config;
@@ -16,17 +16,16 @@ use crate::spoof::SpoofCheck;
 /// DEL. The spoof check stays until nothing can be sent any more, and the address until nobody has it.
 pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let DelArgs { attachment, netns } = &request.args;
-    let host_end = |sys: &mut Sys<'_>| port_del(sys, &request.config, attachment);
-    let mut failures = sys.masqueraded_pair_del(attachment, netns.as_ref(), host_end);
-    failures.extend(sys.ipam_forward(Verb::Del, request.conf.ipam().as_deref()).err());
-    failures.extend(SpoofCheck::of(attachment).remove_if_present(sys).err());
-    Failure::combine(failures)
-}
-
-/// Deletes the attachment's port of the bridge, found by its owner's mark.
-fn port_del(sys: &mut Sys<'_>, config: &Config, attachment: &Attachment) -> Result<(), Failure> {
-    let ports = ports(sys, config)?;
-    sys.marked_links_del(&ports, attachment)
+    let host_end = |sys: &mut Sys<'_>| {
+        let ports = ports(sys, &request.config)?;
+        sys.marked_links_del(&ports, attachment)
+    };
+    let outcomes = [
+        sys.masqueraded_pair_del(attachment, netns.as_ref(), host_end),
+        sys.ipam_forward(Verb::Del, request.conf.ipam().as_deref()),
+        SpoofCheck::of(attachment).remove_if_present(sys),
+    ];
+    Failure::combine(outcomes.into_iter().filter_map(Result::err))
 }
 
 fn ports(sys: &mut Sys<'_>, config: &Config) -> Result<Vec<Link>, Failure> {
@@ -61,9 +60,6 @@ fn stale_spoof_checks_remove(
     let has_rules = |note: &String| note == SpoofCheck::NOTE;
     let mut stale = Ledger::of_host().stale(network, valid);
     stale.retain(|record| record.notes(Bridge::NAME).iter().any(has_rules));
-    let failures: Vec<_> = stale
-        .iter()
-        .filter_map(|record| SpoofCheck::of(&record.attachment).remove_if_present(sys).err())
-        .collect();
-    Failure::combine(failures)
+    let removed = |record: &Record| SpoofCheck::of(&record.attachment).remove_if_present(sys);
+    Failure::combine(stale.iter().map(removed).filter_map(Result::err))
 }

@@ -15,7 +15,7 @@ mod spoof;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::Link;
 use cnibox_spec::{CniResult, Interface, NetnsPath, check_expressible};
-use cnibox_sys::{Failure, ListLink, Mark, Masquerade, Stage, Sys, Txn, Veth};
+use cnibox_sys::{Failure, Mark, Masquerade, Stage, Sys, Txn, Veth, host_interface, pod_interface};
 
 pub use config::Config;
 use plan::Layer3;
@@ -61,7 +61,7 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
     sys.open_pod_named(netns)?;
     Txn::run(sys, |tx| {
         let bridge = tx.shared(|sys| apply::bridge(sys, &layer2.bridge))?;
-        let veth = apply::veth(tx, &layer2)?;
+        let veth = tx.veth_add(&layer2.veth)?;
         let alias = Mark::of(attachment).alias(Stage::Ready);
         let attach = |tx: &mut Txn<'_, '_>| apply::attach(tx, &layer2, &veth, &bridge, &alias);
         let ipam = request.conf.ipam();
@@ -133,5 +133,5 @@ fn bring_up(tx: &mut Txn<'_, '_>, veth: &Veth) -> Result<Link, Failure> {
 
 /// Bridge, host end, container end: others count on this order.
 fn interfaces(bridge: &Link, port: &Link, veth: &Veth, netns: &NetnsPath) -> Vec<Interface> {
-    vec![Interface::on_host(bridge), Interface::on_host(port), Interface::in_pod(&veth.pod, netns)]
+    vec![host_interface(bridge), host_interface(port), pod_interface(&veth.pod, netns)]
 }

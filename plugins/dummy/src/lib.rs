@@ -70,7 +70,7 @@ impl Plugin for Dummy {
         if !link.is_up() {
             return Err(DummyError::Down(link.name).into());
         }
-        sys.check_layer3(&request.args.attachment.ifname, &result)
+        sys.check_layer3(&link, &result)
     }
 
     fn status(request: &Request<'_, (), ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {

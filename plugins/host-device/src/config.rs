@@ -71,21 +71,18 @@ impl Config {
     /// Checks the configuration. DEL finds the device in the container, so it does not stumble over one that the host
     /// has lost.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
-        let mut shape: Shape = input.decode("failed to load netconf")?;
+        let shape: Shape = input.decode("failed to load netconf")?;
         let used = matches!(input.verb, Verb::Add | Verb::Check);
-        let mut auxiliary = String::new();
-        match device_of_id(&shape.runtime.device_id) {
+        let of_id = match device_of_id(&shape.runtime.device_id) {
             Err(error) if used => return Err(error.into()),
-            Ok(Some(Wanted::Pci(address))) => shape.pci = address,
-            Ok(Some(Wanted::Auxiliary(name))) => {
-                shape.pci = String::new();
-                auxiliary = name;
-            }
-            _ => {}
-        }
+            of_id => of_id.ok().flatten(),
+        };
+        let on_bus = of_id.unwrap_or(Wanted::Pci(shape.pci));
         let mut dpdk = shape.dpdk;
-        if !shape.pci.is_empty() {
-            dpdk = match bus::has_userspace_driver(&shape.pci) {
+        if let Wanted::Pci(address) = &on_bus
+            && !address.is_empty()
+        {
+            dpdk = match bus::has_userspace_driver(address) {
                 Err(error) if used => return Err(error.into()),
                 found => found.unwrap_or(dpdk),
             };
@@ -94,8 +91,7 @@ impl Config {
             Wanted::Name(shape.device),
             Wanted::HardwareAddress(shape.hwaddr),
             Wanted::KernelPath(shape.kernelpath),
-            Wanted::Pci(shape.pci),
-            Wanted::Auxiliary(auxiliary),
+            on_bus,
         ];
         let device = candidates.into_iter().find(|device| !device.text().is_empty());
         if used && device.is_none() {

@@ -11,11 +11,10 @@ mod find;
 mod loan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{Attachment, CniResult, Interface, NetnsPath, Verb, check_expressible};
+use cnibox_spec::{CniResult, Interface, Verb, check_expressible};
 use cnibox_sys::{CheckWording, Failure, Ledger, PodPlan, Record, Sys, Txn};
 
 pub use config::Config;
-use config::Wanted;
 
 /// The plugin.
 pub struct HostDevice;
@@ -58,18 +57,18 @@ impl Plugin for HostDevice {
         let returned = if config.dpdk {
             Ok(())
         } else {
-            take_back(sys, args.netns.as_ref(), &args.attachment, config.device.as_ref())
+            loan::take_back(sys, args.netns.as_ref(), &args.attachment, config.device.as_ref())
         };
         Failure::combine([released, returned].into_iter().filter_map(Result::err))
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let expected = request.expected(request.conf.ipam(), CheckWording::of_any_kind());
+        let expected = request.expected(request.conf.ipam(), CheckWording::default());
         if request.config.dpdk {
             return sys.check_prev_result(&expected).map(drop);
         }
-        let (result, _) = sys.check_interface(expected)?;
-        sys.check_layer3(&request.args.attachment.ifname, &result)
+        let (result, link) = sys.check_interface(expected)?;
+        sys.check_layer3(&link, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -83,8 +82,9 @@ impl Plugin for HostDevice {
         let mut failures = Vec::new();
         for Record { attachment, .. } in stale {
             sys.turn_begins(Self::NAME, &attachment);
-            let returned =
-                sys.del_begins(None).and_then(|netns| take_back(sys, netns.as_ref(), &attachment, None));
+            let returned = sys
+                .del_begins(None)
+                .and_then(|netns| loan::take_back(sys, netns.as_ref(), &attachment, None));
             failures.extend(returned.err());
         }
         failures.extend(sys.ipam_forward(Verb::Gc, request.conf.ipam().as_deref()).err());
@@ -101,18 +101,4 @@ fn report_without_interface(mut result: CniResult, plan: PodPlan<'_>) -> Result<
     }
     check_expressible(plan.version, &result)?;
     Ok(result)
-}
-
-/// With the namespace gone the kernel has already given the device back.
-fn take_back(
-    sys: &mut Sys<'_>,
-    netns: Option<&NetnsPath>,
-    attachment: &Attachment,
-    wanted: Option<&Wanted>,
-) -> Result<(), Failure> {
-    let Some(netns) = netns else { return Ok(()) };
-    match sys.open_pod_named_if_present(netns)? {
-        Some(_) => loan::take_back(sys, attachment, wanted),
-        None => Ok(()),
-    }
 }

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use cnibox_harness::Plugin;
 use cnibox_netlink::{Error, Link, LinkChange, Rtnl};
 use cnibox_netns::NetNs;
-use cnibox_spec::{Attachment, IfName};
+use cnibox_spec::{Attachment, IfName, NetnsPath};
 use cnibox_sys::{Coded, Failure, Ledger, Place, PodNotOpen, Sys, Txn, UndoStep, is_name_pattern};
 use thiserror::Error as ThisError;
 
@@ -80,7 +80,7 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
 }
 
 /// Takes back the link that was lent to the attachment, under its name on the host, where it stays down: nobody knows how it
-/// was. The container is open. What the ledger says counts; what is lent and not noted there has its name on the host for an
+/// was. With the namespace gone the kernel has already given it back. What the ledger says counts; what is lent and not noted there has its name on the host for an
 /// alias, as the reference gives it. While the `wanted` device is on the host under another name, a link that the container
 /// can have made is no loan.
 ///
@@ -88,9 +88,14 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
 /// [`LoanError`]; the link is in the container then.
 pub(crate) fn take_back(
     sys: &mut Sys<'_>,
+    netns: Option<&NetnsPath>,
     attachment: &Attachment,
     wanted: Option<&Wanted>,
 ) -> Result<(), Failure> {
+    let Some(netns) = netns else { return Ok(()) };
+    if sys.open_pod_named_if_present(netns)?.is_none() {
+        return Ok(());
+    }
     let (lent, host_name) = match Device::noted(sys.notes()) {
         Some(device) => match lent_link(sys, &device, &attachment.ifname)? {
             // It was given back before, and lent again.

@@ -61,7 +61,7 @@ impl Plugin for Ipvlan {
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { conf, config, args } = request;
+        let Request { conf, config, .. } = request;
         let (result, link) =
             sys.check_interface(request.expected(conf.ipam(), CheckWording::of_kind("ipvlan", "ipvlan")))?;
         // Without a name ADD found the parent by the default route or in a prevResult that is no longer known.
@@ -69,7 +69,7 @@ impl Plugin for Ipvlan {
             sys.parent(config.place, Some(master))?;
         }
         check_mode(&link, config.mode)?;
-        sys.check_layer3(&args.attachment.ifname, &result)
+        sys.check_layer3(&link, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {

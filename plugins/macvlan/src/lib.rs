@@ -59,7 +59,7 @@ impl Plugin for Macvlan {
         sys.parent_and_mtu(config.place, config.master.as_deref(), config.mtu)?;
         let (result, link) = sys.check_interface(request.expected(conf.ipam(), WORDING))?;
         check_mode(&link, config.mode)?;
-        sys.check_layer3(&args.attachment.ifname, &result)
+        sys.check_layer3(&link, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {

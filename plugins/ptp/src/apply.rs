@@ -3,7 +3,7 @@
 
 use cnibox_netlink::{AddrSpec, Error, Link, LinkChange};
 use cnibox_netns::sysctl;
-use cnibox_sys::{Coded, Failure, Mark, Place, Stage, Sys, Txn, Undo, Veth, VethPlan};
+use cnibox_sys::{Coded, Failure, Mark, Place, Stage, Sys, Txn, Veth, VethPlan};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
@@ -29,19 +29,13 @@ enum ApplyError {
 impl Coded for ApplyError {}
 
 /// Lets the host forward packets of the addresses' families.
-pub(crate) fn forwarding(sys: &mut Sys<'_>, peers: &[Peer]) -> Result<(), Failure> {
-    for v4 in [true, false] {
-        if peers.iter().any(|peer| peer.address.is_ipv4() == v4) {
-            sys.forwarding_enable(v4).map_err(ApplyError::Forwarding)?;
-        }
-    }
-    Ok(())
+pub(crate) fn forwarding(sys: &mut Sys<'_>, addresses: &[IpNetwork]) -> Result<(), Failure> {
+    Ok(sys.forwarding_enable(addresses).map_err(ApplyError::Forwarding)?)
 }
 
 /// Makes the pair, marks the host's end and brings it up.
 pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &VethPlan, mark: &Mark) -> Result<Veth, Failure> {
-    let undo = Undo::Link { place: Place::Pod, name: plan.ifname.to_string() };
-    let veth = tx.step(undo, |sys| sys.veth_add(plan))?;
+    let veth = tx.veth_add(plan)?;
     let change = LinkChange::new(veth.host.index).alias(&mark.alias(Stage::Ready));
     tx.shared(|sys| {
         let refused = |source| ApplyError::HostUp(veth.host.name.clone(), source);

@@ -40,11 +40,11 @@ impl Plugin for Ptp {
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { conf, config, args } = request;
-        let (result, _) = sys.check_interface(request.expected(Some(conf.required_ipam()), WORDING))?;
+        let (result, link) = sys.check_interface(request.expected(Some(conf.required_ipam()), WORDING))?;
         if let Some(choice) = config.masquerade {
             sys.check_masquerade(&args.attachment, choice, &result.ips)?;
         }
-        sys.check_layer3(&args.attachment.ifname, &result)
+        sys.check_layer3(&link, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -73,10 +73,10 @@ fn add(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<C
     let Request { conf, config, args } = request;
     let ipam = tx.ipam_add(&conf.required_ipam(), &conf.version_text)?;
     let peers = plan::peers(&ipam)?;
-    tx.shared(|sys| apply::forwarding(sys, &peers))?;
+    let addresses: Vec<_> = peers.iter().map(|peer| peer.address).collect();
+    tx.shared(|sys| apply::forwarding(sys, &addresses))?;
     let veth = apply::veth(tx, &plan::veth(config, &args.attachment.ifname), &Mark::of(&args.attachment))?;
     let (result, interface) = plan::layer3(request, ipam, &veth)?;
-    let addresses: Vec<_> = peers.iter().map(|peer| peer.address).collect();
     let masquerade = Masquerade::of(&args.attachment);
     tx.masquerade_add_beside(&masquerade, config.masquerade, &addresses, |tx| {
         // Before the container's end, other than the reference: duplicate address detection of an IPv6 gateway then passes
@@ -93,14 +93,13 @@ fn add(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<C
 /// prevResult nor an unchanged configuration is needed.
 fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let DelArgs { attachment, netns } = &request.args;
-    let mut failures = Vec::new();
-    failures.extend(sys.ipam_forward(Verb::Del, request.conf.ipam().as_deref()).err());
+    let released = sys.ipam_forward(Verb::Del, request.conf.ipam().as_deref());
     let host_end = |sys: &mut Sys<'_>| {
         let links = sys.host()?.links()?;
         sys.marked_links_del(&links, attachment)
     };
-    failures.extend(sys.masqueraded_pair_del(attachment, netns.as_ref(), host_end));
-    Failure::combine(failures)
+    let deleted = sys.masqueraded_pair_del(attachment, netns.as_ref(), host_end);
+    Failure::combine([released, deleted].into_iter().filter_map(Result::err))
 }
 
 const WORDING: CheckWording = CheckWording {

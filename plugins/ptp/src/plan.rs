@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::RouteSpec;
-use cnibox_spec::{CniResult, IfName, Interface, subnet};
-use cnibox_sys::{Coded, Failure, InterfacePlan, ListLink, Veth, VethPlan};
+use cnibox_spec::{CniResult, IfName, subnet};
+use cnibox_sys::{Coded, Failure, InterfacePlan, Veth, VethPlan, host_interface, pod_interface};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
@@ -52,7 +52,7 @@ pub(crate) fn layer3(
 ) -> Result<(CniResult, InterfacePlan), Failure> {
     let Request { conf, args, .. } = request;
     let mut result = ipam;
-    result.interfaces = vec![Interface::on_host(&veth.host), Interface::in_pod(&veth.pod, &args.netns)];
+    result.interfaces = vec![host_interface(&veth.host), pod_interface(&veth.pod, &args.netns)];
     result.ips.iter_mut().for_each(|ip| ip.interface = Some(POD_INDEX));
     if let Some(dns) = conf.dns() {
         result.dns = dns;

@@ -46,8 +46,8 @@ impl Plugin for Tap {
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let expected = request.expected(request.conf.ipam(), CheckWording::of_kind("tun", "tap"));
-        let (result, _) = sys.check_interface(expected)?;
-        sys.check_layer3(&request.args.attachment.ifname, &result)
+        let (result, link) = sys.check_interface(expected)?;
+        sys.check_layer3(&link, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {

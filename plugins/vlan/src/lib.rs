@@ -52,11 +52,11 @@ impl Plugin for Vlan {
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let Request { conf, config, args } = request;
+        let Request { conf, config, .. } = request;
         let (result, link) = sys.check_interface(request.expected(Some(conf.required_ipam()), WORDING))?;
         sys.parent(config.place, Some(&config.master))?;
         check_settings(&link, config)?;
-        sys.check_layer3(&args.attachment.ifname, &result)
+        sys.check_layer3(&link, &result)
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {

@@ -126,7 +126,7 @@ impl<'h> Txn<'_, 'h> {
             }
             Some(result) => result,
         };
-        result.interfaces = vec![Interface::in_pod(link, plan.netns)];
+        result.interfaces = vec![pod_interface(link, plan.netns)];
         result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
         if !result.ips.is_empty() {
             let interface = InterfacePlan::new(plan.ifname, &result)?;
@@ -194,22 +194,16 @@ impl Sys<'_> {
     }
 }
 
-/// How results list a link.
-pub trait ListLink {
-    /// A link of the host.
-    fn on_host(link: &Link) -> Self;
-    /// A link of the container.
-    fn in_pod(link: &Link, netns: &NetnsPath) -> Self;
+/// A link of the host as results list it.
+#[must_use]
+pub fn host_interface(link: &Link) -> Interface {
+    Interface { name: link.name.clone(), mac: link.mac_text(), ..Interface::default() }
 }
 
-impl ListLink for Interface {
-    fn on_host(link: &Link) -> Self {
-        Self { name: link.name.clone(), mac: link.mac_text(), ..Self::default() }
-    }
-
-    fn in_pod(link: &Link, netns: &NetnsPath) -> Self {
-        Self { sandbox: netns.as_str().to_owned(), ..Self::on_host(link) }
-    }
+/// A link of the container as results list it.
+#[must_use]
+pub fn pod_interface(link: &Link, netns: &NetnsPath) -> Interface {
+    Interface { sandbox: netns.as_str().to_owned(), ..host_interface(link) }
 }
 
 /// Kinds that the reference, too, creates under their final name.

@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::call::{Coded, Failure, Place, Sys};
 
-/// How a plugin words what it finds.
-#[derive(Clone, Copy, Debug)]
+/// How a plugin words what it finds; the default is that of most plugins, for links of whatever kind.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct CheckWording {
     /// What stands before "Required prevResult missing".
     pub before_required: &'static str,
@@ -26,12 +26,6 @@ impl CheckWording {
     #[must_use]
     pub const fn of_kind(kernel: &'static str, plugin: &'static str) -> Self {
         Self { before_required: "", before_interface: "", lower_case: false, kind: Some((kernel, plugin)) }
-    }
-
-    /// The wording of most plugins, for links of whatever kind.
-    #[must_use]
-    pub const fn of_any_kind() -> Self {
-        Self { before_required: "", before_interface: "", lower_case: false, kind: None }
     }
 
     fn say(&self, before: &str, text: &str) -> String {
@@ -61,8 +55,9 @@ pub struct Expected<'a> {
 /// What is not as ADD left it.
 #[derive(Debug, Error)]
 enum Drift {
-    #[error("{said} in prevResult {found} doesn't match configured netns: {wanted}")]
-    Sandbox { said: String, found: String, wanted: String },
+    /// The reference has nothing to print between the two spaces, either.
+    #[error("{said} in prevResult  doesn't match configured netns: {wanted}")]
+    Sandbox { said: String, wanted: String },
     #[error("{said} in prevResult: {name} not found")]
     NotFound { said: String, name: String },
     #[error("{said} interface {name} not of type {kind}")]
@@ -114,18 +109,18 @@ impl Sys<'_> {
             expected.prev_result.clone()?.ok_or_else(|| Failure::new(Code::INVALID_CONFIG, required()))?;
         let mut named = result.interfaces.iter().rev().filter(|interface| interface.name == ifname.as_str());
         let Some(listed) = named.find(|interface| interface.sandbox == netns.as_str()).cloned() else {
-            let (found, wanted) = (String::new(), netns.as_str().to_owned());
-            return Err(Drift::Sandbox { said: wording.say("", "Sandbox"), found, wanted }.into());
+            let wanted = netns.as_str().to_owned();
+            return Err(Drift::Sandbox { said: wording.say("", "Sandbox"), wanted }.into());
         };
         Ok((own_addresses(result, ifname.as_str(), netns.as_str()), listed))
     }
 
-    /// The interface has its addresses, and the container its routes.
+    /// The container's interface `link` has its addresses, and the container its routes.
     ///
     /// # Errors
     /// The first one that is gone.
-    pub fn check_layer3(&mut self, ifname: &IfName, result: &CniResult) -> Result<(), Failure> {
-        self.check_addresses(ifname.as_str(), &result.ips)?;
+    pub fn check_layer3(&mut self, link: &Link, result: &CniResult) -> Result<(), Failure> {
+        self.check_addresses(link, &result.ips)?;
         self.check_routes(&result.routes)
     }
 }

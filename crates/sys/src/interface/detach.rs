@@ -73,13 +73,16 @@ impl Sys<'_> {
     /// Takes down a pair whose addresses may be masqueraded. The link goes before the rules, as in the reference: behind
     /// their removal the kernel would be in a grace period already, and the one that the link waits for only begin after it.
     /// `host_end` deletes what is on the host where the container's namespace is not to be found: its path can be gone while
-    /// a process still holds it, and the pair with it. Answers with what could not be removed; everything else was.
+    /// a process still holds it, and the pair with it.
+    ///
+    /// # Errors
+    /// What could not be removed; everything else was.
     pub fn masqueraded_pair_del(
         &mut self,
         attachment: &Attachment,
         netns: Option<&NetnsPath>,
         host_end: impl FnOnce(&mut Self) -> Result<(), Failure>,
-    ) -> Vec<Failure> {
+    ) -> Result<(), Failure> {
         let masquerade = Masquerade::of(attachment);
         let beside = netns.map_or(Ok(None), |_| self.addresses_beside(netns, &attachment.ifname));
         let (in_use, unseen) = match beside {
@@ -100,7 +103,7 @@ impl Sys<'_> {
                     .and_then(|in_use| self.masquerade_remove(&masquerade, &in_use)),
             ],
         };
-        unseen.into_iter().chain(outcomes.into_iter().filter_map(Result::err)).collect()
+        Failure::combine(unseen.into_iter().chain(outcomes.into_iter().filter_map(Result::err)))
     }
 
     /// Deletes the container's interface, which may be gone. One of another attachment that was given the same namespace

@@ -5,10 +5,9 @@
 
 use std::net::IpAddr;
 
-use cnibox_spec::{CniResult, Verb};
-use thiserror::Error;
+use cnibox_spec::{CniResult, Code, Verb};
 
-use crate::call::{Coded, Failure, Sys, Txn, UndoStep};
+use crate::call::{Failure, Sys, Txn, UndoStep};
 use crate::delegate::DelegateError;
 
 impl Txn<'_, '_> {
@@ -19,7 +18,7 @@ impl Txn<'_, '_> {
     pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
         let undo = Released(plugin.to_owned());
         let result = self.step(undo, |sys| sys.ipam_add(plugin, version))?;
-        if result.ips.is_empty() { Err(NoAddresses.into()) } else { Ok(result) }
+        if result.ips.is_empty() { Err(Failure::new(Code::INTERNAL, NO_ADDRESSES)) } else { Ok(result) }
     }
 }
 
@@ -32,13 +31,6 @@ impl UndoStep for Released {
         Ok(sys.delegate(Verb::Del, &self.0).map(drop)?)
     }
 }
-
-/// The IPAM plugin succeeded without an address.
-#[derive(Debug, Error)]
-#[error("{NO_ADDRESSES}")]
-struct NoAddresses;
-
-impl Coded for NoAddresses {}
 
 impl Sys<'_> {
     /// ADD to an IPAM plugin, which is told DEL when it fails, as the specification asks (section "Delegated plugin

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use cnibox_netlink::{Family, Route as KernelRoute, TABLE_MAIN};
+use cnibox_netlink::{Family, Link, Route as KernelRoute, TABLE_MAIN};
 use cnibox_spec::{Attachment, IpConfig, Route, hex_mask, or_nil, subnet};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
@@ -15,8 +15,6 @@ use crate::node::{Backend, Masquerade};
 /// What is not as ADD left it.
 #[derive(Debug, Error)]
 enum Drift {
-    #[error("Cannot find container link {0}")]
-    Link(String),
     #[error("Failed to match addr {address} on interface {ifname}")]
     Address { address: IpNetwork, ifname: String },
     #[error("Failed to find Gateway {} for interface {ifname}", or_nil(*.gateway))]
@@ -30,24 +28,22 @@ enum Drift {
 impl Coded for Drift {}
 
 impl Sys<'_> {
-    /// Every address is on the interface, and the main table has a route to its subnet.
+    /// Every address is on the container's interface `link`, and the main table has a route to its subnet.
     ///
     /// # Errors
     /// The first one that is gone.
-    pub(crate) fn check_addresses(&mut self, ifname: &str, ips: &[IpConfig]) -> Result<(), Failure> {
+    pub(crate) fn check_addresses(&mut self, link: &Link, ips: &[IpConfig]) -> Result<(), Failure> {
+        let ifname = &link.name;
         let rtnl = self.rtnl(Place::Pod)?;
-        let Some(link) = rtnl.link_by_name_if_present(ifname)? else {
-            return if ips.is_empty() { Ok(()) } else { Err(Drift::Link(ifname.to_owned()).into()) };
-        };
         let present = rtnl.addrs(link.index, None)?;
         for ip in ips {
             if !present.iter().any(|addr| addr.net == ip.address) {
-                return Err(Drift::Address { address: ip.address, ifname: ifname.to_owned() }.into());
+                return Err(Drift::Address { address: ip.address, ifname: ifname.clone() }.into());
             }
             let subnet = subnet(ip.address);
             let routes = rtnl.routes(Family::of(ip.address.ip()), TABLE_MAIN, None)?;
             if !routes.iter().any(|route| route.dst == subnet) {
-                return Err(Drift::SubnetRoute { gateway: ip.gateway, ifname: ifname.to_owned() }.into());
+                return Err(Drift::SubnetRoute { gateway: ip.gateway, ifname: ifname.clone() }.into());
             }
         }
         Ok(())

@@ -12,7 +12,7 @@ mod layer3;
 mod parent;
 mod veth;
 
-pub use attach::{Announce, ListLink, PodPlan, is_name_pattern};
+pub use attach::{Announce, PodPlan, host_interface, is_name_pattern, pod_interface};
 pub use check::{CheckWording, Expected, own_addresses};
 pub use configure::InterfacePlan;
 pub use ipam::NO_ADDRESSES;

@@ -72,8 +72,9 @@ impl Sys<'_> {
                 failure
             })?,
         };
-        let mtu = child_mtu(mtu, &parent)?;
-        Ok((parent, mtu))
+        let fitting = u32::try_from(mtu).ok().filter(|mtu| *mtu <= parent.mtu);
+        let fitting = fitting.ok_or(ParentError::Mtu { mtu, parent: parent.mtu })?;
+        Ok((parent, Some(fitting).filter(|mtu| *mtu != 0)))
     }
 
     /// The container's number for the namespace that the parent is in; `None` when that is the container's own. A link
@@ -90,11 +91,4 @@ impl Sys<'_> {
             _ => Ok(None),
         }
     }
-}
-
-/// The configured MTU of a link on `parent`; `None` when the parent's is wanted.
-fn child_mtu(mtu: i64, parent: &Link) -> Result<Option<u32>, ParentError> {
-    let fitting = u32::try_from(mtu).ok().filter(|mtu| *mtu <= parent.mtu);
-    let mtu = fitting.ok_or(ParentError::Mtu { mtu, parent: parent.mtu })?;
-    Ok((mtu != 0).then_some(mtu))
 }

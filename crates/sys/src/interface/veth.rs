@@ -11,7 +11,7 @@ use cnibox_spec::IfName;
 use thiserror::Error as ThisError;
 
 use super::attach::is_name_pattern;
-use crate::call::{Coded, Failure, Place, Sys};
+use crate::call::{Coded, Failure, Place, Sys, Txn, Undo};
 
 /// What is wanted of a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,32 +51,25 @@ enum VethError {
 
 impl Coded for VethError {}
 
-impl Sys<'_> {
+impl Txn<'_, '_> {
     /// Creates a pair from inside the container's namespace with the host end directly in ours. The host end has no
     /// transmit queue, as the reference leaves it. Its name is noted before it is tried: the kernel takes no alias for a link
     /// that is being made, so whoever is killed right behind that has left a link that only its name gives away.
     ///
     /// # Errors
-    /// When there is an interface of that name, or the kernel refuses. There is no pair then, unless the kernel does not
-    /// even let it be deleted.
+    /// When there is an interface of that name, or the kernel refuses.
     pub fn veth_add(&mut self, plan: &VethPlan) -> Result<Veth, Failure> {
         if is_name_pattern(&plan.ifname) {
             return Err(VethError::Pattern.into());
         }
-        self.attempt_begins()?;
-        let peer = self.veth_make(plan)?;
-        self.veth_look(plan, &peer).map_err(|mut failure| {
-            // Nobody else knows of the pair yet.
-            let undone = self
-                .rtnl(Place::Pod)
-                .and_then(|rtnl| Ok(rtnl.link_del_by_name_if_present(plan.ifname.as_str()).map(drop)?));
-            if let Err(error) = undone {
-                failure.add_details(&format!("undo: {error}"));
-            }
-            failure
-        })
+        self.sys().attempt_begins()?;
+        let undo = Undo::Link { place: Place::Pod, name: plan.ifname.to_string() };
+        let peer = self.step(undo, |sys| sys.veth_make(plan))?;
+        self.shared(|sys| sys.veth_look(plan, &peer))
     }
+}
 
+impl Sys<'_> {
     /// Makes the pair and answers with the host end's name.
     fn veth_make(&mut self, plan: &VethPlan) -> Result<String, Failure> {
         let home = NetNs::current()?;
