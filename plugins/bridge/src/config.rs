@@ -2,8 +2,8 @@
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
 use cnibox_harness::{Input, MacShape};
-use cnibox_netlink::Mac;
-use cnibox_spec::{ArgsError, Code, IdentError, IfName, Verb};
+use cnibox_netlink::{InvalidMac, Mac};
+use cnibox_spec::{Code, IdentError, IfName, Verb};
 use cnibox_sys::{Backend, Coded, Failure};
 use serde::Deserialize;
 use thiserror::Error;
@@ -63,8 +63,8 @@ pub(crate) enum ConfigError {
     NoBridge,
     #[error("failed to create bridge {name:?}: could not add {name:?}: {reason}")]
     Bridge { name: String, reason: &'static str },
-    #[error("failed to make veth pair: address {0}: invalid MAC address")]
-    Mac(String),
+    #[error("failed to make veth pair: {0}")]
+    Mac(#[from] InvalidMac),
     #[error("Required prevResult missing")]
     NoPrevResult,
 }
@@ -73,10 +73,10 @@ impl Coded for ConfigError {
     const CODE: Code = Code::INVALID_CONFIG;
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename = "NetConf", default)]
 struct Shape {
-    bridge: String,
+    bridge: Option<String>,
     #[serde(rename = "isGateway")]
     gateway: bool,
     #[serde(rename = "isDefaultGateway")]
@@ -106,31 +106,6 @@ struct Shape {
     args: ArgsShape,
     #[serde(rename = "runtimeConfig")]
     runtime: MacShape,
-}
-
-impl Default for Shape {
-    fn default() -> Self {
-        Self {
-            bridge: "cni0".to_owned(),
-            gateway: false,
-            default_gateway: false,
-            force_address: false,
-            masquerade: false,
-            masquerade_backend: None,
-            mtu: 0,
-            hairpin: false,
-            promisc: false,
-            vlan: 0,
-            trunk: None,
-            preserve_default_vlan: false,
-            macspoofchk: false,
-            enabledad: false,
-            leave_down: false,
-            isolated: false,
-            args: ArgsShape::default(),
-            runtime: MacShape::default(),
-        }
-    }
 }
 
 #[derive(Default, Deserialize)]
@@ -167,14 +142,18 @@ impl Config {
         let vlan = u16::try_from(shape.vlan).ok().filter(|vlan| *vlan <= MAX_VLAN);
         let vlan = vlan.ok_or(ConfigError::Vlan(shape.vlan))?;
         let trunk = shape.trunk.as_ref().map(|TrunkList(entries)| trunk_vlans(entries)).transpose()?;
-        let mac = requested_mac(input, &shape)?;
+        let of_args = input.mac_of_args()?;
+        // Each of them is stronger than the next.
+        let macs = [&shape.runtime.mac, &shape.args.cni.mac, &of_args];
+        let mac = macs.into_iter().find(|mac| !mac.is_empty());
+        let bridge = shape.bridge.clone().unwrap_or_else(|| DEFAULT_BRIDGE.to_owned());
         let adding = input.verb == Verb::Add;
         if adding {
             check_combinations(&shape, layer3)?;
-            check_bridge_name(&shape.bridge)?;
+            check_bridge_name(&bridge)?;
         }
         Ok(Self {
-            bridge: shape.bridge,
+            bridge,
             gateway: (shape.gateway || shape.default_gateway) && layer3,
             default_gateway: shape.default_gateway,
             force_address: shape.force_address,
@@ -191,7 +170,7 @@ impl Config {
             dad: shape.enabledad,
             leave_down: shape.leave_down,
             isolated: shape.isolated,
-            mac: if adding { parse_mac(mac)? } else { None },
+            mac: mac.filter(|_| adding).map(|mac| mac.parse()).transpose().map_err(ConfigError::Mac)?,
         })
     }
 }
@@ -217,20 +196,6 @@ fn check_combinations(shape: &Shape, layer3: bool) -> Result<(), ConfigError> {
         return Err(ConfigError::HairpinAndPromisc);
     }
     Ok(())
-}
-
-/// `CNI_ARGS` < `args.cni.mac` < `runtimeConfig.mac`.
-fn requested_mac(input: &Input<'_>, shape: &Shape) -> Result<String, ArgsError> {
-    let mac = input.mac_of_args()?;
-    let candidates = [&shape.runtime.mac, &shape.args.cni.mac];
-    Ok(candidates.into_iter().find(|mac| !mac.is_empty()).cloned().unwrap_or(mac))
-}
-
-fn parse_mac(text: String) -> Result<Option<Mac>, ConfigError> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    text.parse().map(Some).map_err(|_| ConfigError::Mac(text))
 }
 
 /// The VLANs of a trunk, ascending, each once.
@@ -269,6 +234,7 @@ fn trunk_vlan(id: i64, text: &'static str) -> Result<u16, ConfigError> {
     u16::try_from(id).ok().filter(|id| (1..=MAX_VLAN).contains(id)).ok_or(ConfigError::Trunk(text))
 }
 
+const DEFAULT_BRIDGE: &str = "cni0";
 /// 4095 is reserved (IEEE 802.1Q).
 const MAX_VLAN: u16 = 4094;
 

@@ -14,9 +14,7 @@ use thiserror::Error;
 pub struct Loopback;
 
 /// Nothing of the configuration concerns this plugin but an earlier plugin's result, which ADD passes on.
-pub struct Config {
-    prev_result: Option<CniResult>,
-}
+type Config = Option<CniResult>;
 
 /// What can go wrong beyond a failing namespace or socket.
 #[derive(Debug, Error)]
@@ -36,15 +34,11 @@ impl Plugin for Loopback {
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {
         // DEL and CHECK work whatever an earlier plugin has said.
-        let prev_result = match input.verb {
-            Verb::Add => {
-                input.check_common("failed to parse network config")?;
-                let prev_result = input.conf.prev_result();
-                prev_result.map_err(|failure| failure.prefixed("failed to parse prevResult: "))?
-            }
-            Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
-        };
-        Ok(Config { prev_result })
+        if input.verb != Verb::Add {
+            return Ok(None);
+        }
+        input.check_common("failed to parse network config")?;
+        input.conf.prev_result().map_err(|failure| failure.prefixed("failed to parse prevResult: "))
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
@@ -52,7 +46,7 @@ impl Plugin for Loopback {
         let lo = pod.rtnl.link_by_name(LO)?;
         pod.rtnl.link_set_up(lo.index)?;
         let ips = loopback_addresses(pod, lo.index)?;
-        Ok(request.config.prev_result.clone().unwrap_or_else(|| report(&request.args.netns, ips)))
+        Ok(request.config.clone().unwrap_or_else(|| report(&request.args.netns, ips)))
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use cnibox_harness::{NetConf, Plugin};
 use cnibox_netlink::{Error, Link, LinkChange, TapSpec, link_add_tap};
 use cnibox_spec::IfName;
 use cnibox_sys::{Coded, Failure, Place, Sys};
-use serde::Serialize;
+use serde_json::json;
 use thiserror::Error as ThisError;
 
 use crate::Tap;
@@ -36,7 +36,7 @@ pub(crate) fn device(
     if let Some(context) = &config.selinux_context {
         // The kernel gives a device the context of the process that makes it (`selinux_tun_dev_alloc_security`), and a
         // process gets another context by being executed.
-        sys.execute_labelled(context, Tap::NAME, &OwnCall::new(conf, config))?;
+        sys.execute_labelled(context, Tap::NAME, &own_call(conf, config))?;
         return Ok(Ok(()));
     }
     sys.inside(Place::Pod, || link_add_tap(&spec(config, ifname)))
@@ -57,33 +57,16 @@ fn spec<'a>(config: &Config, ifname: &'a IfName) -> TapSpec<'a> {
 }
 
 /// The configuration for calling this plugin as a process of its own: just the device.
-#[derive(Serialize)]
-struct OwnCall<'a> {
-    #[serde(rename = "cniVersion")]
-    version: &'a str,
-    name: &'a str,
-    #[serde(rename = "type")]
-    plugin: &'a str,
-    #[serde(rename = "cnibox.labelled")]
-    labelled: bool,
-    #[serde(rename = "multiQueue")]
-    multi_queue: bool,
-    owner: Option<u32>,
-    group: Option<u32>,
-}
-
-impl<'a> OwnCall<'a> {
-    fn new(conf: &'a NetConf, config: &Config) -> Self {
-        Self {
-            version: conf.version.as_str(),
-            name: conf.network.as_str(),
-            plugin: Tap::NAME,
-            labelled: true,
-            multi_queue: config.multi_queue,
-            owner: config.owner,
-            group: config.group,
-        }
-    }
+fn own_call(conf: &NetConf, config: &Config) -> serde_json::Value {
+    json!({
+        "cniVersion": conf.version.as_str(),
+        "name": conf.network.as_str(),
+        "type": Tap::NAME,
+        "cnibox.labelled": true,
+        "multiQueue": config.multi_queue,
+        "owner": config.owner,
+        "group": config.group,
+    })
 }
 
 /// MTU, MAC and bridge; brings the device up and answers with it as it is then.
