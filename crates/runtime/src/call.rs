@@ -2,15 +2,14 @@
 //! One call of one plugin: its configuration, its environment, its answer (`buildOneConfig` in `libcni/api.go` and
 //! `pkg/invoke` of the CNI library).
 
-use std::io::Write;
-
 use cnibox_spec::{
     Attachment, CniVersion, ConvertError, Json, JsonError, LiveAttachment, PrevResultError, UnknownVersion,
-    Verb, parse_result, print_result,
+    parse_result, print_result,
 };
-use cnibox_sys::{DelegateError, Env, Host, Registry, Sys};
+use cnibox_sys::{DelegateError, Env};
 use thiserror::Error;
 
+use crate::network::exact;
 use crate::{Network, PluginConf};
 
 /// Where runtimes look for plugins unless they are told otherwise.
@@ -75,7 +74,7 @@ pub(crate) fn config(network: &Network, plugin: &PluginConf, conf: &RuntimeConf,
     if *prev != Json::Null {
         put(&mut json, "prevResult", prev.clone());
     }
-    let wanted = |name: &String| Some((name.clone(), value_of(&conf.capabilities, name)?));
+    let wanted = |name: &String| Some((name.clone(), exact(&conf.capabilities, name)?.clone()));
     let runtime: Vec<_> = plugin.capabilities.iter().filter_map(wanted).collect();
     if !runtime.is_empty() {
         put(&mut json, "runtimeConfig", Json::Object(runtime));
@@ -104,27 +103,6 @@ pub(crate) fn gc_config(network: &Network, plugin: &PluginConf, live: &[LiveAtta
     put(&mut json, "cni.dev/valid-attachments", list.clone());
     put(&mut json, "cni.dev/attachments", list);
     json
-}
-
-/// Executes `plugin` with `verb` and answers with its stdout. `env` is the caller's; its `CNI_PATH` is searched.
-pub(crate) fn execute(
-    verb: Verb,
-    plugin: &PluginConf,
-    config: &Json,
-    env: Env,
-    notes: &mut dyn Write,
-) -> Result<Vec<u8>, CallError> {
-    let stdin = config.to_string();
-    let mut host = Host {
-        env,
-        stdin: &mut std::io::empty(),
-        stdout: &mut std::io::sink(),
-        stderr: notes,
-        // Empty: every plugin is a process, as under any other runtime.
-        registry: Registry::default(),
-        fail_at: None,
-    };
-    Ok(Sys::new(&mut host, stdin.as_bytes()).delegate(verb, &plugin.kind)?)
 }
 
 /// The environment of a plugin: the caller's, with the variables of the protocol. GC and STATUS have no attachment.
@@ -165,11 +143,6 @@ pub(crate) fn in_version_of(network: &Network, result: &Json) -> Result<Json, Ca
 
 fn version_of(result: &Json) -> &str {
     result.member("cniVersion").and_then(Json::as_str).unwrap_or_default()
-}
-
-fn value_of(capabilities: &Json, name: &str) -> Option<Json> {
-    let Json::Object(members) = capabilities else { return None };
-    members.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.clone())
 }
 
 /// Sets a member as the last one, where it wins over every other spelling.

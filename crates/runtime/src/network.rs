@@ -161,20 +161,12 @@ impl Networks {
     /// # Errors
     /// When there is none, or when a file that sorts before it cannot be read: a broken file is never skipped.
     pub fn find(&self, name: &str) -> Result<Network, NetworkError> {
-        let found = |error, file| NetworkError::File(file, Box::new(error));
         let mut is_empty = true;
-        for file in self.lists()? {
+        for (file, network) in self.all()? {
             is_empty = false;
-            let network = read_list(&file).map_err(|error| found(error, file))?;
+            let network = network.map_err(|error| NetworkError::File(file, Box::new(error)))?;
             if network.name == name {
                 return Ok(network);
-            }
-        }
-        for file in self.singles()? {
-            is_empty = false;
-            let plugin = read_plugin(&file).map_err(|error| found(error, file))?;
-            if plugin.name == name {
-                return list_of_one(&plugin);
             }
         }
         let dir = self.dir.clone();
@@ -185,15 +177,16 @@ impl Networks {
         })
     }
 
-    /// Every network, or why it cannot be read, by file.
+    /// Every network, or why it cannot be read, by file. Each is read when it is asked for.
     ///
     /// # Errors
     /// When the directory cannot be read.
-    pub fn all(&self) -> Result<Vec<(PathBuf, Reading)>, NetworkError> {
-        let lists = self.lists()?.into_iter().map(|file| (read_list(&file), file));
+    pub fn all(&self) -> Result<impl Iterator<Item = (PathBuf, Reading)> + use<>, NetworkError> {
+        let lists = files(&self.dir, &[".conflist"])?.into_iter().map(|file| (read_list(&file), file));
         let single = |file: &Path| list_of_one(&read_plugin(file)?);
-        let singles = self.singles()?.into_iter().map(|file| (single(&file), file));
-        Ok(lists.chain(singles).map(|(network, file)| (file, network)).collect())
+        let singles = files(&self.dir, &[".conf", ".json"])?.into_iter();
+        let singles = singles.map(move |file| (single(&file), file));
+        Ok(lists.chain(singles).map(|(network, file)| (file, network)))
     }
 
     /// The network that `bytes`, written by an earlier ADD, describe; plugins in the network's own folder are read anew.
@@ -202,14 +195,6 @@ impl Networks {
     /// When the bytes are no network.
     pub fn remembered(&self, bytes: &[u8]) -> Result<Network, NetworkError> {
         with_folder(parse(bytes)?, &self.dir)
-    }
-
-    fn lists(&self) -> Result<Vec<PathBuf>, NetworkError> {
-        files(&self.dir, &[".conflist"])
-    }
-
-    fn singles(&self) -> Result<Vec<PathBuf>, NetworkError> {
-        files(&self.dir, &[".conf", ".json"])
     }
 }
 
@@ -356,7 +341,7 @@ fn files(dir: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, NetworkError> {
 }
 
 /// The last member called exactly `key`: a list's own keys are case-sensitive, unlike a plugin's.
-fn exact<'a>(json: &'a Json, key: &str) -> Option<&'a Json> {
+pub(crate) fn exact<'a>(json: &'a Json, key: &str) -> Option<&'a Json> {
     let Json::Object(members) = json else { return None };
     members.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
 }

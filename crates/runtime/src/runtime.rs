@@ -9,7 +9,7 @@ use cnibox_netns::{Error as NetnsError, NetNs};
 use cnibox_spec::{
     Attachment, CniVersion, IdentError, Json, LiveAttachment, NetworkName, Verb, VersionError, quoted,
 };
-use cnibox_sys::{Env, Host, Registry, Sys};
+use cnibox_sys::{Env, Sys};
 use thiserror::Error;
 
 use crate::cache::{Cache, CacheError, Remembered};
@@ -133,13 +133,8 @@ impl Runtime<'_> {
     /// # Errors
     /// What the failing plugins answered.
     pub fn del(&mut self, conf: &RuntimeConf) -> Result<(), RuntimeError> {
-        let (network, remembered) = self.recall(conf)?;
-        match remembered {
-            Some(remembered) => {
-                self.detach(&network, &conf.completed_from(&remembered.conf), &remembered.result)
-            }
-            None => self.detach(&network, conf, &Json::Null),
-        }
+        let (network, conf, result) = self.recall(conf)?;
+        self.detach(&network, &conf, &result)
     }
 
     fn detach(&mut self, network: &Network, conf: &RuntimeConf, result: &Json) -> Result<(), RuntimeError> {
@@ -176,17 +171,13 @@ impl Runtime<'_> {
     /// # Errors
     /// When the network's version has no CHECK; what the first plugin answered that finds something missing.
     pub fn check(&mut self, conf: &RuntimeConf) -> Result<(), RuntimeError> {
-        let (network, remembered) = self.recall(conf)?;
+        let (network, conf, result) = self.recall(conf)?;
         if !network.speaks(CniVersion::V0_4_0)? {
             return Err(RuntimeError::NoCheck(network.version));
         }
         if network.disable_check {
             return Ok(());
         }
-        let (conf, result) = match remembered {
-            Some(remembered) => (conf.completed_from(&remembered.conf), remembered.result),
-            None => (conf.clone(), Json::Null),
-        };
         let prev = call::in_version_of(&network, &result).map_err(|error| {
             RuntimeError::Result(network.name.clone(), network.version.clone(), Box::new(error))
         })?;
@@ -224,8 +215,8 @@ impl Runtime<'_> {
         let names = stale.iter().map(|remembered| remembered.conf.attachment.clone()).collect();
         let mut failures = self.detach_stale(network, stale);
         if network.speaks(CniVersion::V1_1_0)? {
-            let live = (keep == Keep::Live).then(|| live.iter().map(live_attachment).collect::<Vec<_>>());
-            failures.extend(self.gc_plugins(network, live.as_deref()));
+            let live: Vec<_> = live.iter().map(|live| LiveAttachment::from(&live.conf.attachment)).collect();
+            failures.extend(self.gc_plugins(network, (keep == Keep::Live).then_some(&live)));
         }
         if failures.is_empty() { Ok(names) } else { Err(RuntimeError::Left(failures)) }
     }
@@ -263,16 +254,7 @@ impl Runtime<'_> {
             Err(error) if error.is_gone() || matches!(error, NetnsError::NotANamespace { .. }) => {}
             _ => return true,
         }
-        let (mut nothing, mut nowhere) = (std::io::empty(), std::io::sink());
-        let mut host = Host {
-            env: self.env.clone(),
-            stdin: &mut nothing,
-            stdout: &mut nowhere,
-            stderr: &mut *self.notes,
-            registry: Registry::default(),
-            fail_at: None,
-        };
-        Sys::new(&mut host, &[]).has_interface(&conf.attachment).unwrap_or(true)
+        Sys::outside(&self.env, self.notes, &[]).has_interface(&conf.attachment).unwrap_or(true)
     }
 
     fn detach_stale(&mut self, network: &Network, stale: Vec<Remembered>) -> Vec<RuntimeError> {
@@ -298,12 +280,17 @@ impl Runtime<'_> {
         network.plugins.iter().filter_map(gc).collect()
     }
 
-    /// The network as ADD used it when that is remembered, else as it is written now.
-    fn recall(&self, conf: &RuntimeConf) -> Result<(Network, Option<Remembered>), RuntimeError> {
+    /// The network as ADD used it when that is remembered, else as it is written now; the call with what ADD said and this
+    /// one does not; ADD's result.
+    fn recall(&self, conf: &RuntimeConf) -> Result<(Network, RuntimeConf, Json), RuntimeError> {
         let remembered = self.cache.read(&conf.attachment).unwrap_or_default();
         let used = remembered.as_ref().and_then(|remembered| self.used(conf, &remembered.network));
         let find = || self.networks.find(conf.attachment.network.as_str());
-        Ok((used.map_or_else(find, Ok)?, remembered))
+        let network = used.map_or_else(find, Ok)?;
+        Ok(match remembered {
+            Some(remembered) => (network, conf.completed_from(&remembered.conf), remembered.result),
+            None => (network, conf.clone(), Json::Null),
+        })
     }
 
     fn used(&self, conf: &RuntimeConf, network: &[u8]) -> Option<Network> {
@@ -318,7 +305,8 @@ impl Runtime<'_> {
         config: &Json,
         conf: Option<&RuntimeConf>,
     ) -> Result<Vec<u8>, CallError> {
-        call::execute(verb, plugin, config, call::environment(&self.env, conf), self.notes)
+        let (env, stdin) = (call::environment(&self.env, conf), config.to_string());
+        Ok(Sys::outside(&env, self.notes, stdin.as_bytes()).delegate(verb, &plugin.kind)?)
     }
 }
 
@@ -329,11 +317,6 @@ pub enum Keep {
     Nothing,
     /// Those that live; plugins get their list.
     Live,
-}
-
-fn live_attachment(remembered: &Remembered) -> LiveAttachment {
-    let Attachment { container, ifname, .. } = &remembered.conf.attachment;
-    LiveAttachment { container_id: container.to_string(), ifname: ifname.to_string() }
 }
 
 fn failed(plugin: &PluginConf, verb: &'static str, error: CallError) -> RuntimeError {

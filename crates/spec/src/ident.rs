@@ -231,6 +231,12 @@ pub struct LiveAttachment {
     pub ifname: String,
 }
 
+impl From<&Attachment> for LiveAttachment {
+    fn from(attachment: &Attachment) -> Self {
+        Self { container_id: attachment.container.to_string(), ifname: attachment.ifname.to_string() }
+    }
+}
+
 /// `^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`
 fn is_plain_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -52,12 +52,18 @@ pub struct Sys<'h> {
 impl<'h> Sys<'h> {
     /// A system for one call. `stdin` is what the plugin was given, for its delegates.
     pub fn new(host: &'h mut Host<'_>, stdin: &'h [u8]) -> Self {
+        let Host { registry, fail_at, .. } = *host;
+        Self { registry, fail_at, ..Self::outside(&host.env, &mut *host.stderr, stdin) }
+    }
+
+    /// A system for who is no plugin: each of its delegates is a process, as under any other runtime.
+    pub fn outside(env: &'h Env, stderr: &'h mut dyn Write, stdin: &'h [u8]) -> Self {
         Self {
-            env: &host.env,
+            env,
             stdin,
-            stderr: &mut *host.stderr,
-            registry: host.registry,
-            fail_at: host.fail_at,
+            stderr,
+            registry: Registry::default(),
+            fail_at: None,
             steps: 0,
             turn: None,
             keeps_notes: false,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use cnibox_runtime::{Network, NetworkError, PLUGINS_DIR, RuntimeError};
-use cnibox_sys::{Failure, Host, Registry, Sys};
+use cnibox_sys::{Failure, Sys};
 
 use super::Console;
 use super::install::what_is;
@@ -23,15 +23,15 @@ const KINDS: &[(&str, &str)] = &[
     ("vrf", "vrf"),
 ];
 
-/// What came of one look.
-enum Finding {
-    /// As it should be.
-    Good(String),
-    /// Missing, which is no matter where nobody uses it.
-    Lacking(String),
-    /// Something will not work.
-    Bad(String),
-}
+/// What came of one look: a word for it, and what was looked at.
+type Finding = (&'static str, String);
+
+/// As it should be.
+const GOOD: &str = "ok";
+/// Missing, which is no matter where nobody uses it.
+const LACKING: &str = "lacking";
+/// Something will not work.
+const BAD: &str = "bad";
 
 /// Looks at everything and prints a line for each.
 ///
@@ -42,50 +42,34 @@ pub(super) fn run(console: &mut Console<'_>) -> Result<()> {
     findings.extend(directories(console));
     findings.extend(networks(console));
     let mut bad = 0;
-    for finding in findings {
-        let (word, text) = match finding {
-            Finding::Good(text) => ("ok", text),
-            Finding::Lacking(text) => ("lacking", text),
-            Finding::Bad(text) => {
-                bad += 1;
-                ("bad", text)
-            }
-        };
+    for (word, text) in findings {
+        bad += usize::from(word == BAD);
         writeln!(console.out, "{word:<8} {text}")?;
     }
     if bad == 0 { Ok(()) } else { bail!("{bad} of these will not work") }
 }
 
 fn machine(console: &mut Console<'_>) -> Vec<Finding> {
-    let (mut nothing, mut nowhere) = (std::io::empty(), std::io::sink());
-    let mut host = Host {
-        env: console.env.clone(),
-        stdin: &mut nothing,
-        stdout: &mut nowhere,
-        stderr: &mut *console.err,
-        registry: Registry::default(),
-        fail_at: None,
-    };
-    let mut sys = Sys::new(&mut host, &[]);
+    let mut sys = Sys::outside(&console.env, console.err, &[]);
     if let Err(failure) = sys.require_net_admin() {
-        return vec![Finding::Bad(failure.to_string())];
+        return vec![(BAD, failure.to_string())];
     }
-    let mut findings = vec![Finding::Good("permission to configure networks".to_owned())];
+    let mut findings = vec![(GOOD, "permission to configure networks".to_owned())];
     for (kind, users) in KINDS {
         findings.push(lacking(format!("links of kind {kind}, for {users}"), sys.require_kind(kind)));
     }
     findings.push(lacking("TAP devices, for tap".to_owned(), sys.require_tun()));
     findings.push(match sys.packet_filter() {
-        Ok(how) => Finding::Good(format!("iptables rules are written {how}")),
-        Err(failure) => Finding::Bad(format!("iptables rules: {failure}")),
+        Ok(how) => (GOOD, format!("iptables rules are written {how}")),
+        Err(failure) => (BAD, format!("iptables rules: {failure}")),
     });
     findings
 }
 
 fn lacking(what: String, found: Result<(), Failure>) -> Finding {
     match found {
-        Ok(()) => Finding::Good(what),
-        Err(failure) => Finding::Lacking(format!("{what}: {failure}")),
+        Ok(()) => (GOOD, what),
+        Err(failure) => (LACKING, format!("{what}: {failure}")),
     }
 }
 
@@ -103,14 +87,14 @@ fn directory(dir: &Path, plugins: &[&str]) -> Finding {
             Ok(Some(true)) => own += 1,
             Ok(Some(false)) => others.push(*name),
             Ok(None) => {}
-            Err(error) => return Finding::Bad(format!("plugins in {}: {error:#}", dir.display())),
+            Err(error) => return (BAD, format!("plugins in {}: {error:#}", dir.display())),
         }
     }
     let text = format!("plugins in {}: {own} of cnibox's {}", dir.display(), plugins.len());
     match others.as_slice() {
-        [] if own > 0 => Finding::Good(text),
-        [] => Finding::Lacking(text),
-        others => Finding::Lacking(format!("{text}; not cnibox: {}", others.join(", "))),
+        [] if own > 0 => (GOOD, text),
+        [] => (LACKING, text),
+        others => (LACKING, format!("{text}; not cnibox: {}", others.join(", "))),
     }
 }
 
@@ -119,16 +103,16 @@ fn networks(console: &mut Console<'_>) -> Vec<Finding> {
     let mut runtime = super::runtime(console);
     let networks = match runtime.networks.all() {
         Ok(networks) => networks,
-        Err(error) => return vec![Finding::Bad(format!("networks: {error}"))],
+        Err(error) => return vec![(BAD, format!("networks: {error}"))],
     };
     let told = |(file, network): (PathBuf, Result<Network, NetworkError>)| {
         let status = network.map_err(RuntimeError::from).and_then(|network| runtime.status(&network));
         let network = format!("network in {}", file.display());
         match status {
-            Ok(true) => Finding::Good(format!("{network}: STATUS of its plugins")),
-            Ok(false) => Finding::Good(format!("{network}: older than 1.1.0, no STATUS")),
-            Err(error) => Finding::Bad(format!("{network}: {error}")),
+            Ok(true) => (GOOD, format!("{network}: STATUS of its plugins")),
+            Ok(false) => (GOOD, format!("{network}: older than 1.1.0, no STATUS")),
+            Err(error) => (BAD, format!("{network}: {error}")),
         }
     };
-    networks.into_iter().map(told).collect()
+    networks.map(told).collect()
 }
