@@ -2,8 +2,7 @@
 //! The environment variables of the protocol: read, required and validated in the reference's order, since that
 //! decides which error is seen (`pkg/skel`, `getCmdArgsFromEnv`).
 
-use cnibox_spec::Verb;
-use cnibox_spec::{Code, ContainerId, ErrorObject, IdentError, IfName};
+use cnibox_spec::{Code, ContainerId, ErrorObject, IdentError, IfName, Verb};
 use cnibox_sys::Env;
 
 /// `CNI_COMMAND`.
@@ -19,25 +18,10 @@ pub(crate) enum Command {
 
 impl Command {
     fn new(text: &str) -> Self {
-        match text {
-            "ADD" => Self::Verb(Verb::Add),
-            "DEL" => Self::Verb(Verb::Del),
-            "CHECK" => Self::Verb(Verb::Check),
-            "STATUS" => Self::Verb(Verb::Status),
-            "GC" => Self::Verb(Verb::Gc),
-            "VERSION" => Self::Version,
-            other => Self::Unknown(other.to_owned()),
-        }
-    }
-
-    fn requires(&self, variable: &str) -> bool {
-        match variable {
-            "CNI_CONTAINERID" | "CNI_IFNAME" => {
-                matches!(self, Self::Verb(Verb::Add | Verb::Check | Verb::Del))
-            }
-            "CNI_NETNS" => matches!(self, Self::Verb(Verb::Add | Verb::Check)),
-            "CNI_PATH" => matches!(self, Self::Verb(_)),
-            _ => false,
+        match Verb::ALL.into_iter().find(|verb| verb.as_str() == text) {
+            Some(verb) => Self::Verb(verb),
+            None if text == "VERSION" => Self::Version,
+            None => Self::Unknown(text.to_owned()),
         }
     }
 }
@@ -52,32 +36,35 @@ pub(crate) fn command(env: &Env) -> Result<Option<Command>, ErrorObject> {
         return Ok(None);
     }
     let command = Command::new(&name);
+    let Command::Verb(verb) = command else { return Ok(Some(command)) };
     let mut missing = Vec::new();
-    for variable in ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH"] {
-        if !command.requires(variable) {
-            continue;
-        }
+    for (variable, _, validate) in REQUIRED.iter().filter(|(_, verbs, _)| verbs.contains(&verb)) {
         let value = env.var(variable);
         if value.is_empty() {
-            missing.push(variable);
+            missing.push(*variable);
         } else {
-            validate(variable, &value)?;
+            validate(&value)?;
         }
     }
-    if missing.is_empty() {
-        return Ok(Some(command));
-    }
-    let msg = format!("required env variables [{}] missing", missing.join(","));
-    Err(ErrorObject { code: Code::INVALID_ENVIRONMENT, msg, details: String::new() })
+    if missing.is_empty() { Ok(Some(command)) } else { Err(required(&missing)) }
 }
 
-fn validate(variable: &str, value: &str) -> Result<(), IdentError> {
-    match variable {
-        "CNI_CONTAINERID" => ContainerId::new(value).map(drop),
-        "CNI_IFNAME" => IfName::new(value).map(drop),
-        _ => Ok(()),
-    }
+/// What is answered where these variables are missing.
+pub(crate) fn required(variables: &[&str]) -> ErrorObject {
+    let msg = format!("required env variables [{}] missing", variables.join(","));
+    ErrorObject { code: Code::INVALID_ENVIRONMENT, msg, details: String::new() }
 }
+
+/// Whether a value has the right form.
+type Validate = fn(&str) -> Result<(), IdentError>;
+
+/// The variables, the verbs that need them, and their form.
+const REQUIRED: [(&str, &[Verb], Validate); 4] = [
+    ("CNI_CONTAINERID", &[Verb::Add, Verb::Check, Verb::Del], |id| ContainerId::new(id).map(drop)),
+    ("CNI_NETNS", &[Verb::Add, Verb::Check], |_| Ok(())),
+    ("CNI_IFNAME", &[Verb::Add, Verb::Check, Verb::Del], |name| IfName::new(name).map(drop)),
+    ("CNI_PATH", &Verb::ALL, |_| Ok(())),
+];
 
 /// Whether the runtime insists on a container in the plugin's own namespace.
 pub(crate) fn netns_override(env: &Env) -> bool {

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use cnibox_spec::{
     Attachment, CniResult, CniVersion, Code, ContainerId, ErrorObject, IfName, Json, NetnsPath, NetworkName,
-    Verb, VersionNumber, list, print_error, print_passed_on, print_result, quoted_list,
+    Verb, VersionNumber, print_error, print_passed_on, print_result, quoted_list,
 };
 use cnibox_sys::{Builtin, Env, Exit, Failure, Host, Sys};
 use serde::Deserialize;
@@ -319,13 +319,8 @@ fn refuse_own_netns(env: &Env) -> Result<(), Failure> {
 
 fn add_args(conf: &NetConf, env: &Env) -> Result<AddArgs, Failure> {
     let DelArgs { attachment, netns } = del_args(conf, env)?;
-    let missing = || {
-        Failure::new(
-            Code::INVALID_ENVIRONMENT,
-            format!("required env variables {} missing", list(["CNI_NETNS"])),
-        )
-    };
-    Ok(AddArgs { attachment, netns: netns.ok_or_else(missing)? })
+    let netns = netns.ok_or_else(|| environment::required(&["CNI_NETNS"]))?;
+    Ok(AddArgs { attachment, netns })
 }
 
 fn del_args(conf: &NetConf, env: &Env) -> Result<DelArgs, Failure> {

@@ -17,6 +17,9 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Every verb.
+    pub const ALL: [Self; 5] = [Self::Add, Self::Del, Self::Check, Self::Status, Self::Gc];
+
     /// The value of `CNI_COMMAND`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
