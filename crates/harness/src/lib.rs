@@ -67,6 +67,6 @@ mod plugin;
 mod protocol;
 mod request;
 
-pub use plugin::{AddArgs, CheckArgs, DelArgs, GcArgs, Plugin, Request, Role, Subcommand};
+pub use plugin::{AddArgs, CheckArgs, DelArgs, GcArgs, Plugin, Request, Role};
 pub use protocol::{BUILD_VERSION, builtin, run};
 pub use request::{Input, MacShape, NetConf};

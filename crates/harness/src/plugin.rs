@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a plugin is, as the protocol sees it.
 
-use std::ffi::OsString;
-
 use cnibox_spec::{Attachment, CniResult, CniVersion, LiveAttachment, NetnsPath};
-use cnibox_sys::{Announce, CheckWording, Exit, Expected, Failure, PodPlan, Sys};
+use cnibox_sys::{Announce, CheckWording, Expected, Failure, PodPlan, Sys};
 
 use crate::{Input, NetConf};
-
-/// Something a plugin's executable does besides the protocol: its name, as in `dhcp daemon`, and its entry point, which
-/// gets the arguments behind the name.
-pub type Subcommand = (&'static str, fn(&[OsString]) -> Exit);
 
 /// A CNI plugin. A verb gets a checked configuration and the system, and answers; it neither prints nor exits.
 pub trait Plugin {
@@ -20,8 +14,6 @@ pub trait Plugin {
     const VERSIONS: &'static [CniVersion] = CniVersion::ALL;
     /// Its part in an attachment.
     const ROLE: Role;
-    /// What it does besides the protocol.
-    const SUBCOMMANDS: &'static [Subcommand] = &[];
     /// Its configuration, checked.
     type Config;
 

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
-use cnibox_harness::{BUILD_VERSION, Plugin, Subcommand, builtin};
+use cnibox_harness::{BUILD_VERSION, builtin};
 use cnibox_spec::{Code, ErrorObject, print_error};
 use cnibox_sys::{Builtin, Entry, Env, Host, Registry, sweep};
 
@@ -26,35 +26,33 @@ use operator::Console;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 /// The only list of plugins that ships, sorted by name.
-macro_rules! plugins {
-    ($($plugin:ty),* $(,)?) => {
-        static PLUGINS: &[Builtin] = &[$(builtin::<$plugin>()),*];
-        /// What plugins do besides the protocol, by plugin.
-        static SUBCOMMANDS: &[(&str, &[Subcommand])] =
-            &[$((<$plugin as Plugin>::NAME, <$plugin as Plugin>::SUBCOMMANDS)),*];
-    };
-}
+static PLUGINS: &[Builtin] = &[
+    builtin::<cnibox_bandwidth::Bandwidth>(),
+    builtin::<cnibox_bridge::Bridge>(),
+    builtin::<cnibox_dhcp::Dhcp>(),
+    builtin::<cnibox_dummy::Dummy>(),
+    builtin::<cnibox_firewall::Firewall>(),
+    builtin::<cnibox_host_device::HostDevice>(),
+    builtin::<cnibox_host_local::HostLocal>(),
+    builtin::<cnibox_ipvlan::Ipvlan>(),
+    builtin::<cnibox_loopback::Loopback>(),
+    builtin::<cnibox_macvlan::Macvlan>(),
+    builtin::<cnibox_portmap::Portmap>(),
+    builtin::<cnibox_ptp::Ptp>(),
+    builtin::<cnibox_sbr::Sbr>(),
+    builtin::<cnibox_static::Static>(),
+    builtin::<cnibox_tap::Tap>(),
+    builtin::<cnibox_tuning::Tuning>(),
+    builtin::<cnibox_vlan::Vlan>(),
+    builtin::<cnibox_vrf::Vrf>(),
+];
 
-plugins! {
-    cnibox_bandwidth::Bandwidth,
-    cnibox_bridge::Bridge,
-    cnibox_dhcp::Dhcp,
-    cnibox_dummy::Dummy,
-    cnibox_firewall::Firewall,
-    cnibox_host_device::HostDevice,
-    cnibox_host_local::HostLocal,
-    cnibox_ipvlan::Ipvlan,
-    cnibox_loopback::Loopback,
-    cnibox_macvlan::Macvlan,
-    cnibox_portmap::Portmap,
-    cnibox_ptp::Ptp,
-    cnibox_sbr::Sbr,
-    cnibox_static::Static,
-    cnibox_tap::Tap,
-    cnibox_tuning::Tuning,
-    cnibox_vlan::Vlan,
-    cnibox_vrf::Vrf,
-}
+/// Something a plugin's executable does besides the protocol, with the arguments behind its name; answers with the exit
+/// status.
+type Command = fn(&[OsString]) -> u8;
+
+/// What plugins do besides the protocol: plugin, name, entry point.
+const COMMANDS: &[(&str, &str, Command)] = &[("dhcp", "daemon", cnibox_dhcp::daemon_main)];
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(report_panic));
@@ -88,9 +86,9 @@ fn keep_file_size_signal() {
 }
 
 /// The command of the plugin called `name`.
-fn command(name: &OsStr, word: &OsStr) -> Option<fn(&[OsString]) -> u8> {
-    let (_, commands) = SUBCOMMANDS.iter().find(|(plugin, _)| *plugin == name)?;
-    commands.iter().find(|(known, _)| *known == word).map(|(_, run)| *run)
+fn command(name: &OsStr, word: &OsStr) -> Option<Command> {
+    let (_, _, run) = COMMANDS.iter().find(|(plugin, known, _)| *plugin == name && *known == word)?;
+    Some(*run)
 }
 
 /// The plugin of exactly this name, also in the form that BuildKit looks for.

@@ -22,12 +22,13 @@ mod waker;
 
 use std::net::IpAddr;
 
-use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role, Subcommand};
+use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::{CniResult, Code, NetnsPath};
 use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
 
 pub use config::Config;
+pub use daemon::main as daemon_main;
 use options::{OptionError, Options};
 use rpc::{Call, CallError, Collection, Connection, DialError, Method};
 use state::{StateError, Store};
@@ -70,7 +71,6 @@ impl Coded for DhcpError {
 impl Plugin for Dhcp {
     const NAME: &'static str = "dhcp";
     const ROLE: Role = Role::Ipam { asks_network: true };
-    const SUBCOMMANDS: &'static [Subcommand] = &[("daemon", daemon::main)];
     type Config = Config;
 
     fn config(input: &Input<'_>) -> Result<Config, Failure> {

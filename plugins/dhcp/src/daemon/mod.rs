@@ -42,7 +42,7 @@ enum DaemonError {
 }
 
 /// Runs the daemon until a signal ends it; returns the exit status.
-pub(crate) fn main(args: &[OsString]) -> u8 {
+pub fn main(args: &[OsString]) -> u8 {
     match flags::parse(args) {
         Parsed::Run(flags) => match run(&flags) {
             Ok(()) => 0,
