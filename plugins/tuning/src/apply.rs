@@ -86,7 +86,7 @@ fn tune(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<
         // An earlier ADD's, which is replaced as the reference replaces it.
         tx.shared(save)?;
     } else {
-        tx.step(Undo::File(file.path().to_owned()), save)?;
+        tx.step(file.clone(), save)?;
     }
     let index = link.index;
     tx.risky_step(Undo::Settings { place: Place::Pod, link: Box::new(link) }, |sys| {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use cnibox_netlink::{Link, LinkChange, Mac};
 use cnibox_netns::errno::io_text;
-use cnibox_sys::Coded;
+use cnibox_sys::{Coded, Failure, Sys, UndoStep};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -111,11 +111,6 @@ impl BackupFile {
         }
     }
 
-    /// Its path.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Whether anything is there.
     pub(crate) fn exists(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok()
@@ -173,6 +168,12 @@ impl BackupFile {
     }
 }
 
+impl UndoStep for BackupFile {
+    fn undo(&self, _: &mut Sys<'_>) -> Result<(), Failure> {
+        Ok(self.remove_if_present()?)
+    }
+}
+
 fn remove_if_present(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -219,8 +220,8 @@ mod tests {
         let file = BackupFile::new(&dir.path().join("a/b"), "cont", "eth0");
         file.write(&everything()).unwrap();
         assert_eq!(file.read(), Some(everything()));
-        assert!(file.path().ends_with("a/b/cont_eth0.json"));
-        assert_eq!(fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(file.path.ends_with("a/b/cont_eth0.json"));
+        assert_eq!(fs::metadata(&file.path).unwrap().permissions().mode() & 0o777, 0o600);
         file.remove_if_present().unwrap();
         file.remove_if_present().unwrap();
         assert_eq!(file.read(), None);
@@ -245,11 +246,11 @@ mod tests {
         let file = BackupFile::new(dir.path(), "cont", "eth0");
         let victim = dir.path().join("victim");
         fs::write(&victim, "{\"mtu\":1}").unwrap();
-        std::os::unix::fs::symlink(&victim, file.path()).unwrap();
+        std::os::unix::fs::symlink(&victim, &file.path).unwrap();
         std::os::unix::fs::symlink(&victim, &file.partial).unwrap();
         assert_eq!(file.read(), None);
         file.write(&everything()).unwrap();
         assert_eq!(fs::read(&victim).unwrap(), b"{\"mtu\":1}");
-        assert!(!fs::symlink_metadata(file.path()).unwrap().is_symlink());
+        assert!(!fs::symlink_metadata(&file.path).unwrap().is_symlink());
     }
 }

@@ -5,16 +5,13 @@
 //! forwarding) have no undo: other containers may use them by then.
 
 use std::panic::resume_unwind;
-use std::path::PathBuf;
 use std::thread;
 
 use cnibox_netfilter::Batch;
 use cnibox_netlink::{Error, Link, LinkChange, Route, Rtnl, RuleSpec};
-use cnibox_netns::errno;
 use cnibox_spec::Code;
-use thiserror::Error as ThisError;
 
-use crate::call::{Coded, Failure, Place, Sys};
+use crate::call::{Failure, Place, Sys};
 
 /// How to take back one step: data, for as long as nothing goes wrong.
 pub trait UndoStep: std::fmt::Debug {
@@ -58,8 +55,6 @@ pub enum Undo {
         /// The link as it was.
         link: Box<Link>,
     },
-    /// Remove a file.
-    File(PathBuf),
 }
 
 /// A journal of steps over a [`Sys`].
@@ -187,9 +182,6 @@ impl UndoStep for Undo {
             Self::Rule { place, rule } => Ok(sys.rtnl(*place)?.rule_del(rule)?),
             Self::Route { place, route } => Ok(sys.rtnl(*place)?.route_copy(route, route.table)?),
             Self::Settings { place, link } => Ok(restore_settings(sys.rtnl(*place)?, link)?),
-            Self::File(path) => {
-                Ok(std::fs::remove_file(path).map_err(|source| FileLeft { path: path.clone(), source })?)
-            }
         }
     }
 }
@@ -215,13 +207,3 @@ fn restore_settings(rtnl: &mut Rtnl, before: &Link) -> Result<(), Error> {
     }
     rtnl.link_set(change)
 }
-
-/// A file that could not be removed.
-#[derive(Debug, ThisError)]
-#[error("remove {}: {}", path.display(), errno::io_text(source))]
-struct FileLeft {
-    path: PathBuf,
-    source: std::io::Error,
-}
-
-impl Coded for FileLeft {}
