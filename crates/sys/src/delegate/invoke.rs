@@ -2,7 +2,6 @@
 //! Calling another plugin: found in `CNI_PATH`, called in this process when it is this executable, executed
 //! otherwise (reference: `pkg/invoke` of the CNI library).
 
-use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -94,9 +93,6 @@ impl Sys<'_> {
     pub(crate) fn delegate_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, DelegateError> {
         let stdout = self.delegate(Verb::Add, plugin)?;
         let mut json = Json::parse(&stdout)?;
-        if json == Json::Null {
-            json = Json::Object(Vec::new());
-        }
         let answered = json.member("cniVersion").and_then(Json::as_str).unwrap_or_default().to_owned();
         if answered.is_empty() {
             json.set("cniVersion", Json::String(version.to_owned()));
@@ -157,24 +153,15 @@ impl Sys<'_> {
     }
 
     fn execute(&self, verb: Verb, path: &Path, callers: u32) -> Result<Answer, DelegateError> {
-        let env: Vec<(OsString, OsString)> =
-            self.env.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        let start = || {
-            Command::new(path)
-                .env_clear()
-                .envs(env.iter().map(|(key, value)| (key, value)))
-                .env("CNI_COMMAND", verb.as_str())
-                .env(CALLERS, callers.to_string())
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-        };
+        let mut command = Command::new(path);
+        command.env_clear().envs(self.env.iter());
+        command.env("CNI_COMMAND", verb.as_str()).env(CALLERS, callers.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let failed = |source| DelegateError::Start { path: path.to_owned(), source };
         let mut attempts_left = BUSY_ATTEMPTS;
         let child = loop {
             attempts_left -= 1;
-            match start() {
+            match command.spawn() {
                 // The plugin is being installed at this moment; there is nothing to wait for but time.
                 Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) && attempts_left > 0 => {
                     std::thread::sleep(Duration::from_secs(1));
