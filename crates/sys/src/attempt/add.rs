@@ -3,6 +3,7 @@
 //!
 //! Invariant: nothing is noted of an attempt whose interface was there before.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
@@ -25,7 +26,7 @@ impl Sys<'_> {
             return Ok(None);
         }
         let Some((attachment, before)) =
-            self.turn.as_ref().map(|turn| (turn.attachment.clone(), turn.before.clone()))
+            self.turn.as_ref().map(|turn| (turn.record.attachment.clone(), turn.before.clone()))
         else {
             return Ok(None);
         };
@@ -34,10 +35,10 @@ impl Sys<'_> {
             Earlier::Unknown => None,
             Earlier::Dead(remains) => {
                 self.dead_links_del(&attachment, before.as_ref())?;
-                for address in remains.addresses.iter().flatten() {
-                    if self.is_in_use_beside(*address, &remains)? {
-                        return Ok(self.refuse_to_make());
-                    }
+                let given = remains.addresses.iter().flatten().copied().collect();
+                // Where its interface still is, that has them, and goes next.
+                if remains.netns.is_none() && !self.in_use_among(&given, None)?.is_empty() {
+                    return Ok(self.refuse_to_make());
                 }
                 Some(remains)
             }
@@ -51,12 +52,6 @@ impl Sys<'_> {
     fn refuse_to_make(&mut self) -> Option<Remains> {
         self.turn.iter_mut().for_each(|turn| turn.part = Part::Refused);
         None
-    }
-
-    /// Whether anybody has the address but the interface that the remains are about.
-    fn is_in_use_beside(&mut self, address: IpAddr, remains: &Remains) -> Result<bool, Failure> {
-        // The interface itself has it, and goes next.
-        Ok(remains.netns.is_none() && self.is_in_use(address)?)
     }
 
     /// Deletes the links on the host of an attachment that is dead: those that are marked as its own, and those whose
@@ -76,7 +71,7 @@ impl Sys<'_> {
         let Some(turn) = &mut self.turn else { return };
         // Its addresses, too: once the record is written without them, nothing else remembers them.
         let given_up = turn.remains.iter().filter_map(|remains| remains.addresses.as_ref()).flatten();
-        given_up.for_each(|address| Ledger::of_host().disclaim(*address, &turn.attachment));
+        given_up.for_each(|address| Ledger::of_host().disclaim(*address, &turn.record.attachment));
         turn.record.clear_interface();
         turn.record.shares.remove(turn.plugin);
         turn.record.shares.values_mut().for_each(|share| share.superseded = true);
@@ -88,8 +83,8 @@ impl Sys<'_> {
     /// # Errors
     /// When the kernel does not say whether there is one.
     pub fn attempt_begins(&mut self) -> Result<(), Failure> {
-        let Some(Turn { part: Part::Reader, attachment, .. }) = &self.turn else { return Ok(()) };
-        let ifname = attachment.ifname.clone();
+        let Some(Turn { part: Part::Reader, record, .. }) = &self.turn else { return Ok(()) };
+        let ifname = record.attachment.ifname.clone();
         let Ok(rtnl) = self.rtnl(Place::Pod) else { return Ok(()) };
         if rtnl.link_by_name_if_present(ifname.as_str())?.is_some() {
             self.refuse_to_make();
@@ -149,7 +144,7 @@ impl Sys<'_> {
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.part == Part::Maker) else { return };
         turn.record.addresses.clone_from(&addresses);
         turn.write();
-        let owner = turn.attachment.clone();
+        let owner = turn.record.attachment.clone();
         for address in addresses {
             self.take_over(address, &owner);
         }
@@ -176,7 +171,7 @@ impl Sys<'_> {
     pub(crate) fn may_release(&mut self, address: IpAddr) -> Result<bool, Failure> {
         let Some(remains) = self.remains() else { return Ok(false) };
         let was_its = remains.addresses.as_ref().is_none_or(|known| known.contains(&address));
-        Ok(was_its && !self.is_in_use(address)?)
+        Ok(was_its && self.in_use_among(&BTreeSet::from([address]), None)?.is_empty())
     }
 
     /// Whether an attachment of these names may live that this call has not made.
@@ -244,7 +239,7 @@ impl Sys<'_> {
     /// Marks those of the attachment's links on the host that bear its mark.
     fn mark_failed(&mut self, previous: Option<&CniResult>) -> Result<(), Failure> {
         let Some(turn) = &self.turn else { return Ok(()) };
-        let mark = Mark::of(&turn.attachment);
+        let mark = Mark::of(&turn.record.attachment);
         let interfaces = previous.iter().flat_map(|previous| &previous.interfaces);
         let on_host: Vec<_> = interfaces.filter(|interface| interface.sandbox.is_empty()).collect();
         for interface in on_host {
@@ -261,7 +256,7 @@ impl Sys<'_> {
     fn sweep_beside(&mut self) {
         let Some(turn) = self.turn.as_ref().filter(|turn| turn.part == Part::Maker) else { return };
         let ledger = Ledger::of_host();
-        for record in ledger.beside(&turn.attachment.clone()) {
+        for record in ledger.beside(&turn.record.attachment.clone()) {
             let says_nothing = record.addresses.is_empty()
                 && record.shares.values().all(|share| share.notes.is_empty() && share.hints.is_empty());
             if says_nothing
@@ -297,7 +292,7 @@ fn take_back(turn: &mut Turn) {
         turn.write();
         return;
     }
-    turn.record.addresses.iter().for_each(|address| ledger.disclaim(*address, &turn.attachment));
+    turn.record.addresses.iter().for_each(|address| ledger.disclaim(*address, &turn.record.attachment));
     match turn.before.take().filter(|_| turn.remains.is_some()) {
         Some(before) => turn.record = Record { progress: Progress::Failed, ..before },
         None => {

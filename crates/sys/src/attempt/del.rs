@@ -3,11 +3,11 @@
 
 use std::net::IpAddr;
 
-use cnibox_netlink::{Link, Rtnl};
+use cnibox_netlink::Link;
 use cnibox_spec::{Attachment, LiveAttachment, NetnsPath, NetworkName};
 
 use super::life::{Presence, is_taken_over, reach, taken_over_by};
-use crate::call::{Failure, Place, Sys};
+use crate::call::{Failure, Place, Pod, Sys};
 use crate::ledger::{Ledger, Mark, Record, Remains, is_of_network};
 
 impl Sys<'_> {
@@ -60,14 +60,14 @@ impl Sys<'_> {
     pub(crate) fn made_in(&mut self) -> Result<Option<NetnsPath>, Failure> {
         let Some(record) = self.turn.as_ref().map(|turn| turn.record.clone()) else { return Ok(None) };
         let Some(made) = &record.namespace else { return Ok(None) };
-        let Some(there) = reach(made) else { return Ok(None) };
-        let found = there.run(Rtnl::open)??.link_by_name_if_present(record.attachment.ifname.as_str())?;
+        let Some(mut there) = reach(made) else { return Ok(None) };
+        let found = there.rtnl.link_by_name_if_present(record.attachment.ifname.as_str())?;
         if let Some(found) = found
             && self.is_another_than_made(&record, &found)?
         {
             return Ok(None);
         }
-        Ok(NetnsPath::new(&made.path))
+        Ok(Some(there.path))
     }
 
     /// The addresses that were given to the attachment that DEL is about. What is keyed by them may be there although this
@@ -97,15 +97,14 @@ impl Sys<'_> {
         {
             return Ok(None);
         }
-        let Some(there) = reach(made) else { return Ok(None) };
-        let found = there.run(Rtnl::open)??.link_by_index_if_present(link.index)?;
+        let Some(mut there) = reach(made) else { return Ok(None) };
+        let found = there.rtnl.link_by_index_if_present(link.index)?;
         if found.is_none_or(|found| found.name != record.attachment.ifname.as_str()) || is_taken_over(record)
         {
             return Ok(None);
         }
-        let path = NetnsPath::new(&made.path);
-        turn.remains = path.clone().map(|path| Remains { netns: Some(path), addresses: None });
-        Ok(path)
+        turn.remains = Some(Remains { netns: Some(there.path.clone()), addresses: None });
+        Ok(Some(there.path))
     }
 
     /// The interface of the dead attempt is gone: from here on DEL is about everything else.
@@ -150,8 +149,7 @@ impl Sys<'_> {
     /// another namespace's by now: only a link whose hardware address was chosen at random is known again.
     fn made_link_del(&mut self, record: &Record) -> Result<(), Failure> {
         let (Some(made), Some(namespace)) = (record.pod_link, &record.namespace) else { return Ok(()) };
-        if let Some(there) = reach(namespace) {
-            let mut rtnl = there.run(Rtnl::open)??;
+        if let Some(Pod { mut rtnl, .. }) = reach(namespace) {
             let found = rtnl.link_by_index_if_present(made.index)?.filter(|link| link.kind.is_some());
             return Ok(found.map_or(Ok(()), |link| rtnl.link_del_by_name_if_present(&link.name).map(drop))?);
         }
@@ -171,11 +169,7 @@ impl Sys<'_> {
         let ledger = Ledger::of_host();
         let mut attachments: Vec<_> = ledger.all().into_iter().map(|record| record.attachment).collect();
         attachments.retain(|attachment| attachment.network == *network && ledger.is_held(attachment));
-        let live = |Attachment { container, ifname, .. }: Attachment| LiveAttachment {
-            container_id: container.to_string(),
-            ifname: ifname.to_string(),
-        };
-        attachments.into_iter().map(live).collect()
+        attachments.iter().map(LiveAttachment::from).collect()
     }
 
     /// Deletes the interfaces of attachments of the network that are not among the `living`, as far as they can be
@@ -223,7 +217,7 @@ impl Sys<'_> {
     /// When the kernel refuses to tell.
     pub fn is_anothers(&mut self, link: &Link) -> Result<bool, Failure> {
         let Some(turn) = &self.turn else { return Ok(false) };
-        let attachment = turn.attachment.clone();
+        let attachment = turn.record.attachment.clone();
         let Some(peer) = link.peer_index.filter(|_| link.is_kind("veth")) else {
             return Ok(self.noted_as_anothers(link)?.is_some());
         };
@@ -264,15 +258,12 @@ impl Sys<'_> {
     ) -> Result<Option<Attachment>, Failure> {
         let Some(record) = self.turn.as_ref().map(|turn| turn.record.clone()) else { return Ok(None) };
         let Some(here) = self.namespace_of_pod()? else { return Ok(None) };
-        let made_it = |made: &Record| {
-            made.pod_link.is_some_and(|known| known.index == link.index)
-                && made.namespace.as_ref().is_some_and(|there| here.is_same(there))
-        };
-        if made_it(&record) {
+        if record.made(link.index, &here) {
             return Ok(record.is_unfinished().then(|| taken_over_by(&record)).flatten());
         }
         let mut others = records().into_iter();
-        let owner = others.find(|made| made.attachment != record.attachment && made_it(made));
+        let owner =
+            others.find(|other| other.attachment != record.attachment && other.made(link.index, &here));
         Ok(owner.map(|made| made.attachment))
     }
 
@@ -314,17 +305,13 @@ impl Sys<'_> {
         network: &NetworkName,
         living: &[LiveAttachment],
     ) -> Result<(), Failure> {
-        let ledger = Ledger::of_host();
-        let records = ledger.all();
-        let lives =
-            |record: &&Record| record.attachment.is_among(living) || ledger.is_held(&record.attachment);
-        let of_network = records.iter().filter(|record| record.attachment.network == *network);
-        let mut kept: Vec<_> = of_network.filter(lives).map(|record| Mark::of(&record.attachment)).collect();
-        kept.extend(living.iter().filter_map(|live| {
+        let running = self.running(network);
+        let kept = living.iter().chain(&running).filter_map(|live| {
             Attachment::new(network.as_str(), &live.container_id, &live.ifname).ok().as_ref().map(Mark::of)
-        }));
+        });
+        let kept: Vec<_> = kept.collect();
         let mut announced = Vec::new();
-        for record in ledger.stale(network, living) {
+        for record in Ledger::of_host().stale(network, living) {
             announced.extend(self.host_link_of(&record)?);
         }
         let is_stale = |link: &Link| {

@@ -27,7 +27,7 @@ use cnibox_netlink::{Addr, Error, Link, Monitor, Rtnl, Waited};
 use cnibox_netns::NetNs;
 use cnibox_spec::{Attachment, NetnsPath, NetworkName};
 
-use crate::call::{Failure, Place, Sys};
+use crate::call::{Failure, Place, Pod, Sys};
 use crate::ledger::{Ledger, Mark, Namespace, PodLink, Progress, Record, Remains, Stage};
 
 /// What is known of an earlier attempt at this attachment.
@@ -102,12 +102,12 @@ impl Sys<'_> {
         if record.host_link.is_some() || is_anothers {
             return dead(None);
         }
-        if let Some(there) = reach(namespace) {
+        if let Some(mut there) = reach(namespace) {
             let has_it = match record.pod_link {
-                Some(link) => there.run(Rtnl::open)??.link_by_index_if_present(link.index)?.is_some(),
+                Some(link) => there.rtnl.link_by_index_if_present(link.index)?.is_some(),
                 None => true,
             };
-            return dead(NetnsPath::new(&namespace.path).filter(|_| has_it));
+            return dead(has_it.then_some(there.path));
         }
         match record.pod_link {
             Some(link) if !self.pod_link_goes(link, Instant::now() + LINGER)? => Ok(Earlier::Living),
@@ -229,7 +229,7 @@ impl Sys<'_> {
         };
         match reach(namespace) {
             // The container may have moved it to a namespace of its own.
-            Some(there) => Ok(match there.run(Rtnl::open)??.link_by_index(link.index) {
+            Some(mut there) => Ok(match there.rtnl.link_by_index(link.index) {
                 Ok(_) => Presence::There,
                 Err(_) => Presence::Unclear,
             }),
@@ -251,11 +251,6 @@ impl Sys<'_> {
         let mark = Mark::of(&record.attachment);
         let is_unmarked = |link: &Link| link.alias.as_deref().unwrap_or_default().is_empty();
         Ok(found.filter(|link| mark.stage_of(link).is_some() || link.is_kind("veth") && is_unmarked(link)))
-    }
-
-    /// Whether somebody has the address, see [`Sys::in_use_among`].
-    pub(crate) fn is_in_use(&mut self, address: IpAddr) -> Result<bool, Failure> {
-        Ok(!self.in_use_among(&BTreeSet::from([address]), None)?.is_empty())
     }
 
     /// Those of `addresses` that somebody has: this namespace, or one that it has a number for. What a container gives itself
@@ -312,8 +307,9 @@ impl Sys<'_> {
         let mut all: BTreeMap<i32, Noted> = BTreeMap::new();
         for record in records {
             let made = record.namespace.as_ref().and_then(reach);
-            let made =
-                made.map(|there| self.host()?.nsid(there.as_fd()).map_err(Failure::from)).transpose()?;
+            let made = made
+                .map(|there| self.host()?.nsid(there.netns.as_fd()).map_err(Failure::from))
+                .transpose()?;
             let interface = self.interface_of(&record)?;
             for nsid in [interface.map(|(nsid, _)| nsid), made.flatten()].into_iter().flatten() {
                 all.entry(nsid).or_default().addresses.extend(&record.addresses);
@@ -382,7 +378,7 @@ impl Sys<'_> {
         netns: Option<&NetnsPath>,
     ) -> Result<BTreeSet<IpAddr>, Failure> {
         let Some(turn) = &self.turn else { return Ok(BTreeSet::new()) };
-        let (own, plugin, before) = (turn.attachment.clone(), turn.plugin, turn.before.clone());
+        let (own, plugin, before) = (turn.record.attachment.clone(), turn.plugin, turn.before.clone());
         let mut of_others = BTreeSet::new();
         for (address, record) in Ledger::of_host().claimants(addresses) {
             let is_anothers = record.attachment != own && record.shares.contains_key(plugin);
@@ -409,12 +405,7 @@ impl Sys<'_> {
 
     /// The container's namespace, to be known again.
     pub(crate) fn namespace_of_pod(&mut self) -> Result<Option<Namespace>, Failure> {
-        let Some(pod) = self.pod() else { return Ok(None) };
-        Ok(Some(Namespace {
-            path: pod.path.as_str().to_owned(),
-            inode: pod.netns.identity()?.numbers(),
-            cookie: pod.rtnl.netns_cookie(),
-        }))
+        Ok(self.pod().map(|pod| namespace_of(pod)).transpose()?)
     }
 }
 
@@ -429,11 +420,7 @@ pub(crate) fn is_taken_over(record: &Record) -> bool {
 pub(crate) fn taken_over_by(record: &Record) -> Option<Attachment> {
     let (link, namespace) = (record.pod_link?, record.namespace.as_ref()?);
     let ledger = Ledger::of_host();
-    let has_it = |other: &Record| {
-        other.attachment != record.attachment
-            && other.pod_link.is_some_and(|made| made.index == link.index)
-            && other.namespace.as_ref().is_some_and(|there| there.is_same(namespace))
-    };
+    let has_it = |other: &Record| other.attachment != record.attachment && other.made(link.index, namespace);
     let lives = |other: &Record| other.progress == Progress::Finished || ledger.is_held(&other.attachment);
     let taker = ledger.all().into_iter().find(|other| has_it(other) && lives(other));
     taker.map(|other| other.attachment)
@@ -446,11 +433,20 @@ pub(crate) fn is_other_than(namespace: &Namespace, path: &NetnsPath) -> bool {
 }
 
 /// The namespace, if it is still where it was.
-pub(crate) fn reach(namespace: &Namespace) -> Option<NetNs> {
-    let there = NetNs::open(&namespace.path).ok()?;
-    let cookie = there.run(Rtnl::open).ok()?.ok()?.netns_cookie();
-    let found = Namespace { path: String::new(), inode: there.identity().ok()?.numbers(), cookie };
-    namespace.is_same(&found).then_some(there)
+pub(crate) fn reach(namespace: &Namespace) -> Option<Pod> {
+    let netns = NetNs::open(&namespace.path).ok()?;
+    let rtnl = netns.run(Rtnl::open).ok()?.ok()?;
+    let there = Pod { path: NetnsPath::new(&namespace.path)?, netns, rtnl };
+    namespace.is_same(&namespace_of(&there).ok()?).then_some(there)
+}
+
+/// The namespace, to be known again.
+fn namespace_of(pod: &Pod) -> Result<Namespace, cnibox_netns::Error> {
+    Ok(Namespace {
+        path: pod.path.as_str().to_owned(),
+        inode: pod.netns.identity()?.numbers(),
+        cookie: pod.rtnl.netns_cookie(),
+    })
 }
 
 /// What the ledger says of a namespace.

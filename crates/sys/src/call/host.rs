@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What surrounds one plugin call: environment, standard streams, and the plugins that live in this executable.
 
-use std::fmt;
 use std::io::{Read, Write};
 
 use crate::call::Env;
@@ -51,11 +50,5 @@ impl Registry {
     #[must_use]
     pub fn find(self, name: &str) -> Option<Builtin> {
         self.0.iter().find(|plugin| plugin.name == name).copied()
-    }
-}
-
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|plugin| plugin.name)).finish()
     }
 }

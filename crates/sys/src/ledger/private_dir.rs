@@ -47,17 +47,12 @@ impl PrivateDir {
 
     /// Whether it is there, and it and the directories of ours above it are what they should be.
     fn is_there(&self) -> bool {
-        self.chain.iter().all(|dir| is_private(dir))
+        self.expect().is_ok()
     }
 
     /// As [`PrivateDir::is_there`], with the reason.
     fn expect(&self) -> io::Result<()> {
-        for dir in &self.chain {
-            if !is_private_dir(&fs::symlink_metadata(dir)?) {
-                return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
-            }
-        }
-        Ok(())
+        self.chain.iter().try_for_each(|dir| expect_private(dir))
     }
 
     /// Makes it where it is missing.
@@ -71,8 +66,7 @@ impl PrivateDir {
         for dir in &self.chain {
             match DirBuilder::new().mode(0o700).recursive(dir == &self.chain[0]).create(dir) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ if is_private(dir) => {}
-                _ => return Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
+                _ => expect_private(dir)?,
             }
         }
         Ok(())
@@ -248,13 +242,11 @@ fn is_no_file(error: &io::Error) -> bool {
     )
 }
 
-fn is_private(dir: &Path) -> bool {
-    fs::symlink_metadata(dir).is_ok_and(|meta| is_private_dir(&meta))
-}
-
 /// A directory and no link to one, that nobody but its owner can write.
-fn is_private_dir(meta: &fs::Metadata) -> bool {
-    meta.is_dir() && meta.mode() & 0o022 == 0
+fn expect_private(dir: &Path) -> io::Result<()> {
+    let meta = fs::symlink_metadata(dir)?;
+    let is_private = meta.is_dir() && meta.mode() & 0o022 == 0;
+    if is_private { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOTDIR)) }
 }
 
 const ROOT: &str = "/run/cnibox";

@@ -118,6 +118,12 @@ impl Record {
         self.shares.get(plugin).map(|share| share.notes.as_slice()).unwrap_or_default()
     }
 
+    /// Whether this is the interface that was noted.
+    pub(crate) fn made(&self, index: u32, namespace: &Namespace) -> bool {
+        self.pod_link.is_some_and(|made| made.index == index)
+            && self.namespace.as_ref().is_some_and(|made| made.is_same(namespace))
+    }
+
     /// Whether its ADD has not come to its end, or failed.
     pub(crate) fn is_unfinished(&self) -> bool {
         matches!(self.progress, Progress::Begun | Progress::Failed)

@@ -15,7 +15,6 @@ use super::record::{Progress, Record};
 #[derive(Debug)]
 pub(crate) struct Turn {
     pub(crate) plugin: &'static str,
-    pub(crate) attachment: Attachment,
     /// The record as it was found.
     pub(crate) before: Option<Record>,
     /// The record as it is to be.
@@ -55,7 +54,6 @@ impl Turn {
         let record = before.clone().unwrap_or_else(|| Record::new(attachment.clone()));
         Self {
             plugin,
-            attachment: attachment.clone(),
             before,
             record,
             hold: None,
@@ -72,30 +70,22 @@ impl Turn {
     }
 
     /// Puts the record into the ledger.
-    pub(crate) fn write(&mut self) -> bool {
+    pub(crate) fn write(&mut self) {
         if self.part == Part::Refused {
-            return false;
+            return;
         }
-        let written = Ledger::of_host().write(&self.record);
-        let done = written.is_some();
-        if let Some(file) = written {
-            let runs = self.record.progress == Progress::Begun;
-            self.hold = runs.then_some(file);
+        if let Some(file) = Ledger::of_host().write(&self.record) {
+            self.hold = (self.record.progress == Progress::Begun).then_some(file);
         }
-        done
     }
 
     /// Puts the record into the ledger, or removes it if it says nothing.
     pub(crate) fn settle(&mut self) {
-        if self.part == Part::Refused {
-            return;
+        if self.part == Part::Refused || !self.record.is_empty() {
+            return self.write();
         }
-        if self.record.is_empty() {
-            Ledger::of_host().forget(&self.attachment);
-            self.hold = None;
-        } else {
-            self.write();
-        }
+        Ledger::of_host().forget(&self.record.attachment);
+        self.hold = None;
     }
 }
 
