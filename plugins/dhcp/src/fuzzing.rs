@@ -21,7 +21,7 @@ pub fn connection(stream: &[u8]) {
     let _ = rpc::serve(stream, io::sink(), |_, argument| {
         let call = Call::of(argument);
         crate::daemon::understood(&call)?;
-        Ok(Value::Struct(Vec::new()))
+        Ok(Value::of([]))
     });
 }
 

@@ -23,14 +23,14 @@ mod waker;
 use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, Code, NetnsPath};
+use cnibox_spec::{Attachment, CniResult, Code, NetnsPath};
 use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
 
 pub use config::Config;
 pub use daemon::main as daemon_main;
 use options::{OptionError, Options};
-use rpc::{Call, CallError, Collection, Connection, DialError, Method};
+use rpc::{Call, CallError, Connection, DialError, Method};
 use state::{StateError, Store};
 
 /// The plugin.
@@ -84,7 +84,7 @@ impl Plugin for Dhcp {
     /// Without a daemon the lease is given back from what the last one remembered of it.
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let args = &request.args;
-        let call = call(args, args.netns.as_ref(), sys);
+        let call = call(&args.attachment, args.netns.as_ref(), sys);
         let socket = &request.config.socket;
         match Connection::dial(socket) {
             Ok(daemon) => Ok(called(daemon, Method::Release, &call.to_value()).map(drop)?),
@@ -119,8 +119,7 @@ impl Plugin for Dhcp {
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
-        let (network, live) = (request.conf.network.to_string(), request.args.valid.clone());
-        let argument = Collection { network, live }.to_value();
+        let argument = rpc::collection_to(request.conf.network.as_str(), &request.args.valid);
         let socket = &request.config.socket;
         match Connection::dial(socket) {
             Ok(daemon) => match called(daemon, Method::Collect, &argument) {
@@ -133,7 +132,7 @@ impl Plugin for Dhcp {
                 other => Ok(other.map(drop)?),
             },
             Err(error) if error.is_absence() => {
-                let (network, lives) = Collection::network_of(&argument);
+                let (network, lives) = rpc::collection_from(&argument);
                 let collected = alone::collect_remembered(&Store::new("", socket), &network, lives);
                 Ok(collected.map_err(DhcpError::from)?)
             }
@@ -144,10 +143,9 @@ impl Plugin for Dhcp {
 
 fn allocate(request: &Request<'_, Config, AddArgs>, sys: &Sys<'_>) -> Result<CniResult, DhcpError> {
     Options::new(&request.config, &sys.env().var("CNI_ARGS"))?;
-    let AddArgs { attachment, netns } = request.args.clone();
-    let args = DelArgs { attachment, netns: None };
+    let AddArgs { attachment, netns } = &request.args;
     let daemon = Connection::dial(&request.config.socket)?;
-    let reply = called(daemon, Method::Allocate, &call(&args, Some(&netns), sys).to_value())?;
+    let reply = called(daemon, Method::Allocate, &call(attachment, Some(netns), sys).to_value())?;
     rpc::allocation_from(&reply).ok_or(DhcpError::Nonsense)
 }
 
@@ -156,14 +154,14 @@ fn called(mut daemon: Connection, method: Method, argument: &gob::Value) -> Resu
 }
 
 /// The plugin's surroundings as the daemon wants them. It may run elsewhere, so the path is absolute.
-fn call(args: &DelArgs, netns: Option<&NetnsPath>, sys: &Sys<'_>) -> Call {
+fn call(attachment: &Attachment, netns: Option<&NetnsPath>, sys: &Sys<'_>) -> Call {
     let netns = netns.map_or("", NetnsPath::as_str);
     let absolute = std::path::absolute(netns)
         .map_or_else(|_| netns.to_owned(), |path| path.to_string_lossy().into_owned());
     Call {
-        container: args.attachment.container.to_string(),
+        container: attachment.container.to_string(),
         netns: absolute,
-        ifname: args.attachment.ifname.to_string(),
+        ifname: attachment.ifname.to_string(),
         args: sys.env().var("CNI_ARGS").into_owned(),
         path: sys.env().var("CNI_PATH").into_owned(),
         netns_override: sys.env().var("CNI_NETNS_OVERRIDE").into_owned(),

@@ -13,10 +13,9 @@ use std::os::unix::net::UnixStream;
 use cnibox_netns::errno::{self, io_text};
 use thiserror::Error;
 
-use crate::gob::{Decoder, Definition, Encoder, GobError, Value};
+use crate::gob::{Decoder, Encoder, GobError, Value};
 
-use types::{COLLECTION, EMPTY, REQUEST, RESPONSE, RESULT};
-pub(crate) use types::{Call, Collection, allocation_from, allocation_to};
+pub(crate) use types::{Call, allocation_from, allocation_to, collection_from, collection_to};
 
 /// What may be asked of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,22 +36,6 @@ impl Method {
             Self::Allocate => "DHCP.Allocate",
             Self::Release => "DHCP.Release",
             Self::Collect => "Cnibox.Collect",
-        }
-    }
-
-    /// The type of what is answered.
-    fn reply(self) -> &'static Definition {
-        match self {
-            Self::Allocate => &RESULT,
-            Self::Release | Self::Collect => &EMPTY,
-        }
-    }
-
-    /// The type of what is asked.
-    fn request(self) -> &'static Definition {
-        match self {
-            Self::Allocate | Self::Release => &types::CALL,
-            Self::Collect => &COLLECTION,
         }
     }
 }
@@ -132,9 +115,9 @@ impl Connection {
 
     /// Calls a method and waits for its answer for as long as it takes.
     pub(crate) fn call(&mut self, method: Method, argument: &Value) -> Result<Value, CallError> {
-        let mut message =
-            self.encoder.encode(&REQUEST, &Value::of([("ServiceMethod", Value::text(method.name()))]));
-        message.extend(self.encoder.encode(method.request(), argument));
+        let header = Value::of([("ServiceMethod", Value::text(method.name()))]);
+        let mut message = self.encoder.encode(&header);
+        message.extend(self.encoder.encode(argument));
         self.reader.get_mut().write_all(&message)?;
         let header = self.decoder.next(&mut self.reader)?.ok_or(CallError::Closed)?;
         let body = self.decoder.next(&mut self.reader)?.ok_or(CallError::Closed)?;
@@ -163,19 +146,20 @@ pub(crate) fn serve(
         let argument = decoder.next(&mut reader)?.ok_or(CallError::Closed)?;
         let name = header.text_field("ServiceMethod");
         let method = Method::ALL.into_iter().find(|method| method.name() == name);
-        let (error, definition, reply) = match method.map(|method| (method, answer(method, &argument))) {
-            Some((method, Ok(reply))) => (String::new(), method.reply(), reply),
-            Some((_, Err(error))) => (error, &EMPTY, Value::Struct(Vec::new())),
-            None => (unknown(name), &EMPTY, Value::Struct(Vec::new())),
+        let answered = method.ok_or_else(|| unknown(name)).and_then(|method| answer(method, &argument));
+        let (error, reply) = match answered {
+            Ok(reply) => (String::new(), reply),
+            Err(error) => (error, Value::of([])),
         };
-        let sequence = header.field("Seq").cloned().unwrap_or(Value::Uint(0));
+        // Nothing else of the peer's is sent back to it.
+        let sequence = if let Some(Value::Uint(number)) = header.field("Seq") { *number } else { 0 };
         let header = Value::of([
             ("ServiceMethod", Value::text(name)),
-            ("Seq", sequence),
+            ("Seq", Value::Uint(sequence)),
             ("Error", Value::Text(error)),
         ]);
-        let mut message = encoder.encode(&RESPONSE, &header);
-        message.extend(encoder.encode(definition, &reply));
+        let mut message = encoder.encode(&header);
+        message.extend(encoder.encode(&reply));
         out.write_all(&message)?;
     }
     Ok(())

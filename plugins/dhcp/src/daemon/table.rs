@@ -22,7 +22,7 @@ use crate::gob::Value;
 use crate::lease::Lease;
 use crate::message::Client;
 use crate::options::Options;
-use crate::rpc::{Call, Collection, Method, allocation_to};
+use crate::rpc::{Call, Method, allocation_to, collection_from};
 use crate::state::{Holder, Store, name, netns_id};
 
 /// The leases, by whose they are.
@@ -80,9 +80,9 @@ impl Table {
             Method::Allocate => self.allocate(&Call::of(argument)),
             Method::Release => self.release(&Call::of(argument)),
             Method::Collect => {
-                let (network, lives) = Collection::network_of(argument);
+                let (network, lives) = collection_from(argument);
                 self.collect(&network, lives);
-                Ok(Value::Struct(Vec::new()))
+                Ok(Value::of([]))
             }
         }
     }
@@ -132,7 +132,7 @@ impl Table {
         if let Some(kept) = kept {
             kept.entry.finish();
         }
-        Ok(Value::Struct(Vec::new()))
+        Ok(Value::of([]))
     }
 
     fn collect(&self, network: &str, lives: impl Fn(&str, &str) -> bool) {

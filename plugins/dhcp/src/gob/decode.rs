@@ -32,9 +32,8 @@ pub(crate) struct Decoder {
 /// A type as the peer defined it.
 #[derive(Clone, Debug)]
 enum Wire {
-    List(i64),
-    Array(i64),
-    Map(i64, i64),
+    /// What follows in turn: an item, or the key and the item of a map.
+    List(Vec<i64>),
     Struct(Vec<(String, i64)>),
     /// Encodes itself: bytes.
     Opaque,
@@ -99,8 +98,7 @@ impl Decoder {
         }
         match wire {
             Wire::Opaque => Ok(Value::Bytes(cursor.counted()?.to_vec())),
-            Wire::List(item) | Wire::Array(item) => self.items(cursor, &[*item], depth),
-            Wire::Map(key, item) => self.items(cursor, &[*key, *item], depth),
+            Wire::List(kinds) => self.items(cursor, kinds, depth),
             Wire::Struct(fields) => self.fields(cursor, fields, depth),
         }
     }
@@ -143,9 +141,8 @@ impl Decoder {
         let [(kind, inner)] = kinds.as_slice() else { return Err(NO_TYPE) };
         let number = |name: &str| inner.int_field(name).ok_or(NO_TYPE);
         let wire = match kind.as_str() {
-            "ArrayT" => Wire::Array(number("Elem")?),
-            "SliceT" => Wire::List(number("Elem")?),
-            "MapT" => Wire::Map(number("Key")?, number("Elem")?),
+            "ArrayT" | "SliceT" => Wire::List(vec![number("Elem")?]),
+            "MapT" => Wire::List(vec![number("Key")?, number("Elem")?]),
             "StructT" => Wire::Struct(inner.list_field("Field").iter().map(field).collect::<Result<_, _>>()?),
             _ => Wire::Opaque,
         };
@@ -260,7 +257,7 @@ fn known_types() -> HashMap<i64, Wire> {
         (SLICE_TYPE, structure(&[common, ("Elem", INT)])),
         (STRUCT_TYPE, structure(&[common, ("Field", FIELD_TYPES)])),
         (FIELD_TYPE, structure(&[("Name", STRING), ("Id", INT)])),
-        (FIELD_TYPES, Wire::List(FIELD_TYPE)),
+        (FIELD_TYPES, Wire::List(vec![FIELD_TYPE])),
         (MAP_TYPE, structure(&[common, ("Key", INT), ("Elem", INT)])),
         (OPAQUE_TYPE, structure(&[common])),
     ])

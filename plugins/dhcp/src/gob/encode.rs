@@ -1,133 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values to bytes.
-
-use std::collections::BTreeSet;
+//! Values to bytes. What type a value has follows from the value.
 
 use super::{Value, builtin};
-
-/// A type of a field.
-#[derive(Clone, Copy)]
-pub(crate) enum Type {
-    /// `int`.
-    Int,
-    /// `uint64`.
-    Uint,
-    /// `[]byte`.
-    Bytes,
-    /// `string`.
-    Text,
-    /// A type that has to be defined before its first value.
-    Defined(&'static Definition),
-}
-
-/// A type that a stream defines.
-pub(crate) struct Definition {
-    /// Its number in every stream of ours; at least 64.
-    pub(crate) id: i64,
-    /// Go's name of the type; nobody compares it.
-    pub(crate) name: &'static str,
-    /// What it consists of.
-    pub(crate) shape: Shape,
-}
-
-/// What a type consists of.
-pub(crate) enum Shape {
-    /// A slice.
-    List(Type),
-    /// A structure: its fields in order.
-    Struct(&'static [(&'static str, Type)]),
-}
 
 /// The sending side of a stream: it remembers which types the peer has been told.
 #[derive(Default)]
 pub(crate) struct Encoder {
-    told: BTreeSet<i64>,
+    /// The definitions in the order of their numbers.
+    told: Vec<Value>,
 }
 
 impl Encoder {
-    /// The messages for `value`: definitions that are still due, then the value. Fields that the type lacks are left
-    /// out.
-    pub(crate) fn encode(&mut self, definition: &'static Definition, value: &Value) -> Vec<u8> {
+    /// The messages for a structure: definitions that are still due, then the value.
+    pub(crate) fn encode(&mut self, value: &Value) -> Vec<u8> {
         let mut out = Vec::new();
-        self.define(definition, &mut out);
-        let mut body = Vec::new();
-        put_int(&mut body, definition.id);
-        put_value(&mut body, Type::Defined(definition), value);
-        put_message(&mut out, &body);
+        let id = self.tell(value, &mut out);
+        put_message(&mut out, id, value);
         out
     }
 
-    fn define(&mut self, definition: &'static Definition, out: &mut Vec<u8>) {
-        if !self.told.insert(definition.id) {
-            return;
+    /// The number of a value's type. All items of a list have the type of the first one. Go gives types names besides,
+    /// which nobody compares.
+    fn tell(&mut self, value: &Value, out: &mut Vec<u8>) -> i64 {
+        let none = || Value::Uint(0);
+        let definition = match value {
+            Value::Int(_) => return builtin::INT,
+            Value::Uint(_) => return builtin::UINT,
+            Value::Bytes(_) => return builtin::BYTES,
+            Value::Text(_) => return builtin::STRING,
+            Value::List(items) => {
+                let item = items.first().map_or(builtin::BYTES, |item| self.tell(item, out));
+                let slice = Value::of([("CommonType", none()), ("Elem", Value::Int(item))]);
+                Value::of([("ArrayT", none()), ("SliceT", slice)])
+            }
+            Value::Struct(fields) => {
+                let mut field = |name: &str, value: &Value| {
+                    Value::of([("Name", Value::text(name)), ("Id", Value::Int(self.tell(value, out)))])
+                };
+                let fields = fields.iter().map(|(name, value)| field(name, value)).collect();
+                let structure = Value::of([("CommonType", none()), ("Field", Value::List(fields))]);
+                Value::of([("ArrayT", none()), ("SliceT", none()), ("StructT", structure)])
+            }
+        };
+        let known = self.told.iter().position(|told| *told == definition);
+        let id = builtin::FIRST_DEFINED + known.unwrap_or(self.told.len()) as i64;
+        if known.is_none() {
+            put_message(out, -id, &definition);
+            self.told.push(definition);
         }
-        put_message(out, &described(definition));
-        match definition.shape {
-            Shape::List(item) => self.define_inner(item, out),
-            Shape::Struct(fields) => fields.iter().for_each(|(_, field)| self.define_inner(*field, out)),
-        }
-    }
-
-    fn define_inner(&mut self, inner: Type, out: &mut Vec<u8>) {
-        if let Type::Defined(definition) = inner {
-            self.define(definition, out);
-        }
+        id
     }
 }
 
-impl Type {
-    fn id(self) -> i64 {
-        match self {
-            Self::Int => builtin::INT,
-            Self::Uint => builtin::UINT,
-            Self::Bytes => builtin::BYTES,
-            Self::Text => builtin::STRING,
-            Self::Defined(definition) => definition.id,
-        }
-    }
-}
-
-/// The message that defines a type: a value of Go's `wireType`.
-fn described(definition: &Definition) -> Vec<u8> {
+fn put_message(out: &mut Vec<u8>, id: i64, value: &Value) {
     let mut body = Vec::new();
-    put_int(&mut body, -definition.id);
-    let common = |body: &mut Vec<u8>| {
-        put_uint(body, 1);
-        put_uint(body, 1);
-        put_bytes(body, definition.name.as_bytes());
-        put_uint(body, 1);
-        put_int(body, definition.id);
-        put_uint(body, 0);
-    };
-    match definition.shape {
-        Shape::List(item) => {
-            put_uint(&mut body, WIRE_SLICE);
-            common(&mut body);
-            put_uint(&mut body, 1);
-            put_int(&mut body, item.id());
-        }
-        Shape::Struct(fields) => {
-            put_uint(&mut body, WIRE_STRUCT);
-            common(&mut body);
-            if !fields.is_empty() {
-                put_uint(&mut body, 1);
-                put_uint(&mut body, fields.len() as u64);
-            }
-            for (name, field) in fields {
-                put_uint(&mut body, 1);
-                put_bytes(&mut body, name.as_bytes());
-                put_uint(&mut body, 1);
-                put_int(&mut body, field.id());
-                put_uint(&mut body, 0);
-            }
-        }
-    }
-    // The ends of the inner structure and of `wireType`.
-    body.extend([0, 0]);
-    body
+    put_int(&mut body, id);
+    put_value(&mut body, value);
+    put_bytes(out, &body);
 }
 
-fn put_value(out: &mut Vec<u8>, kind: Type, value: &Value) {
+fn put_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Int(number) => put_int(out, *number),
         Value::Uint(number) => put_uint(out, *number),
@@ -135,36 +67,22 @@ fn put_value(out: &mut Vec<u8>, kind: Type, value: &Value) {
         Value::Text(text) => put_bytes(out, text.as_bytes()),
         Value::List(items) => {
             put_uint(out, items.len() as u64);
-            if let Type::Defined(Definition { shape: Shape::List(item), .. }) = kind {
-                items.iter().for_each(|value| put_value(out, *item, value));
-            }
+            items.iter().for_each(|item| put_value(out, item));
         }
-        Value::Struct(_) => {
-            if let Type::Defined(Definition { shape: Shape::Struct(fields), .. }) = kind {
-                put_fields(out, fields, value);
+        Value::Struct(fields) => {
+            let mut delta = 1;
+            for (_, field) in fields {
+                if field.is_zero() {
+                    delta += 1;
+                    continue;
+                }
+                put_uint(out, delta);
+                put_value(out, field);
+                delta = 1;
             }
-        }
-    }
-}
-
-fn put_fields(out: &mut Vec<u8>, fields: &[(&str, Type)], value: &Value) {
-    let mut skipped = 1;
-    for (name, kind) in fields {
-        match value.field(name) {
-            Some(field) if !field.is_zero() => {
-                put_uint(out, skipped);
-                put_value(out, *kind, field);
-                skipped = 1;
-            }
-            _ => skipped += 1,
+            put_uint(out, 0);
         }
     }
-    put_uint(out, 0);
-}
-
-fn put_message(out: &mut Vec<u8>, body: &[u8]) {
-    put_uint(out, body.len() as u64);
-    out.extend(body);
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -173,7 +91,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Below 128 one byte; else the negated number of bytes, then those, most significant first.
-pub(super) fn put_uint(out: &mut Vec<u8>, value: u64) {
+fn put_uint(out: &mut Vec<u8>, value: u64) {
     if value < 128 {
         out.extend(value.to_le_bytes().first());
         return;
@@ -186,11 +104,7 @@ pub(super) fn put_uint(out: &mut Vec<u8>, value: u64) {
 }
 
 /// The sign is the lowest bit; negative numbers are complemented.
-pub(super) fn put_int(out: &mut Vec<u8>, value: i64) {
+fn put_int(out: &mut Vec<u8>, value: i64) {
     let bits = value.cast_unsigned();
     put_uint(out, if value < 0 { (!bits << 1) | 1 } else { bits << 1 });
 }
-
-/// Fields of `wireType`, counted from 1.
-const WIRE_SLICE: u64 = 2;
-const WIRE_STRUCT: u64 = 3;

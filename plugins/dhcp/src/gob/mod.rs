@@ -2,17 +2,17 @@
 //! Go's `encoding/gob`, as far as the conversation between plugin and daemon needs it.
 //!
 //! A gob stream describes its own types: before the first value of a type stand messages that define it. The encoder
-//! writes values of the few types that are defined in Rust tables; the decoder reads whatever the peer defines into a
-//! [`Value`] and leaves it to the caller to look for the fields that it knows, which is how Go decodes, too.
+//! finds the type of a [`Value`] in the value itself; the decoder reads whatever the peer defines into one and leaves it
+//! to the caller to look for the fields that it knows, which is how Go decodes, too.
 //! The format is documented at <https://pkg.go.dev/encoding/gob>.
 
 mod decode;
 mod encode;
 
 pub(crate) use decode::{Decoder, GobError};
-pub(crate) use encode::{Definition, Encoder, Shape, Type};
+pub(crate) use encode::Encoder;
 
-/// A value. Fields that are zero are not on the wire, so they are not here either.
+/// A value. Fields that are zero are not on the wire, so what was read has none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     /// Every signed integer.
@@ -30,9 +30,11 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// A structure of these fields.
+    /// A structure of these fields, but for empty lists: what is not in them has no type. Other zeroes stay for theirs.
     pub(crate) fn of<const N: usize>(fields: [(&str, Self); N]) -> Self {
-        Self::Struct(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        let typed =
+            fields.into_iter().filter(|(_, value)| !matches!(value, Self::List(items) if items.is_empty()));
+        Self::Struct(typed.map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     /// A string.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What travels: Go's structures as tables, and our own types made from them.
+//! What travels: Go's structures, made from our own types and read into them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cnibox_spec::{CniResult, Dns, IpConfig, LiveAttachment, Route};
 use ipnetwork::IpNetwork;
 
-use crate::gob::{Definition, Shape, Type, Value};
+use crate::gob::Value;
 
 /// `skel.CmdArgs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,34 +55,26 @@ impl Call {
 }
 
 /// What GC wants: the network, and its attachments that live.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Collection {
-    pub(crate) network: String,
-    pub(crate) live: Vec<LiveAttachment>,
+pub(crate) fn collection_to(network: &str, live: &[LiveAttachment]) -> Value {
+    let attachment = |live: &LiveAttachment| {
+        let (container, ifname) = (live.container_id.as_str(), live.ifname.as_str());
+        Value::of([("ContainerID", Value::text(container)), ("IfName", Value::text(ifname))])
+    };
+    let live = live.iter().map(attachment).collect();
+    Value::of([("Network", Value::text(network)), ("Live", Value::List(live))])
 }
 
-impl Collection {
-    pub(crate) fn to_value(&self) -> Value {
-        let attachment = |live: &LiveAttachment| {
-            let (container, ifname) = (live.container_id.as_str(), live.ifname.as_str());
-            Value::of([("ContainerID", Value::text(container)), ("IfName", Value::text(ifname))])
-        };
-        let live = self.live.iter().map(attachment).collect();
-        Value::of([("Network", Value::text(&self.network)), ("Live", Value::List(live))])
-    }
-
-    /// The collection, and whether `(container, ifname)` lives in it.
-    pub(crate) fn network_of(value: &Value) -> (String, impl Fn(&str, &str) -> bool) {
-        let text = |item: &Value, name| item.text_field(name).to_owned();
-        let live: Vec<_> = value
-            .list_field("Live")
-            .iter()
-            .map(|item| (text(item, "ContainerID"), text(item, "IfName")))
-            .collect();
-        (text(value, "Network"), move |container: &str, ifname: &str| {
-            live.iter().any(|(known, name)| known == container && name == ifname)
-        })
-    }
+/// The network to collect, and whether `(container, ifname)` lives in it.
+pub(crate) fn collection_from(value: &Value) -> (String, impl Fn(&str, &str) -> bool) {
+    let text = |item: &Value, name| item.text_field(name).to_owned();
+    let live: Vec<_> = value
+        .list_field("Live")
+        .iter()
+        .map(|item| (text(item, "ContainerID"), text(item, "IfName")))
+        .collect();
+    (text(value, "Network"), move |container: &str, ifname: &str| {
+        live.iter().any(|(known, name)| known == container && name == ifname)
+    })
 }
 
 /// An answer to `Allocate`.
@@ -167,101 +159,3 @@ fn network_from(value: &Value) -> Option<IpNetwork> {
     let ones: u32 = value.bytes_field("Mask").iter().map(|byte| byte.count_ones()).sum();
     IpNetwork::new(address, u8::try_from(ones).ok()?).ok()
 }
-
-/// `rpc.Request`.
-pub(super) static REQUEST: Definition = Definition {
-    id: 65,
-    name: "Request",
-    shape: Shape::Struct(&[("ServiceMethod", Type::Text), ("Seq", Type::Uint)]),
-};
-
-/// `rpc.Response`.
-pub(super) static RESPONSE: Definition = Definition {
-    id: 66,
-    name: "Response",
-    shape: Shape::Struct(&[("ServiceMethod", Type::Text), ("Seq", Type::Uint), ("Error", Type::Text)]),
-};
-
-/// The empty structure, answer of `Release` and of what failed.
-pub(super) static EMPTY: Definition = Definition { id: 67, name: "", shape: Shape::Struct(&[]) };
-
-/// [`Call`].
-pub(super) static CALL: Definition = Definition {
-    id: 68,
-    name: "CmdArgs",
-    shape: Shape::Struct(&[
-        ("ContainerID", Type::Text),
-        ("Netns", Type::Text),
-        ("IfName", Type::Text),
-        ("Args", Type::Text),
-        ("Path", Type::Text),
-        ("NetnsOverride", Type::Text),
-        ("StdinData", Type::Bytes),
-    ]),
-};
-
-/// `types100.Result`, without what an address plugin never answers.
-pub(super) static RESULT: Definition = Definition {
-    id: 69,
-    name: "Result",
-    shape: Shape::Struct(&[
-        ("IPs", Type::Defined(&IP_CONFIGS)),
-        ("Routes", Type::Defined(&ROUTES)),
-        ("DNS", Type::Defined(&DNS)),
-    ]),
-};
-
-static IP_CONFIGS: Definition =
-    Definition { id: 70, name: "[]*types100.IPConfig", shape: Shape::List(Type::Defined(&IP_CONFIG)) };
-
-static IP_CONFIG: Definition = Definition {
-    id: 71,
-    name: "IPConfig",
-    shape: Shape::Struct(&[("Address", Type::Defined(&IP_NET)), ("Gateway", Type::Bytes)]),
-};
-
-static IP_NET: Definition =
-    Definition { id: 72, name: "IPNet", shape: Shape::Struct(&[("IP", Type::Bytes), ("Mask", Type::Bytes)]) };
-
-static ROUTES: Definition =
-    Definition { id: 73, name: "[]*types.Route", shape: Shape::List(Type::Defined(&ROUTE)) };
-
-static ROUTE: Definition = Definition {
-    id: 74,
-    name: "Route",
-    shape: Shape::Struct(&[
-        ("Dst", Type::Defined(&IP_NET)),
-        ("GW", Type::Bytes),
-        ("Priority", Type::Int),
-        ("Scope", Type::Int),
-    ]),
-};
-
-static DNS: Definition = Definition {
-    id: 75,
-    name: "DNS",
-    shape: Shape::Struct(&[
-        ("Nameservers", Type::Defined(&TEXTS)),
-        ("Domain", Type::Text),
-        ("Search", Type::Defined(&TEXTS)),
-        ("Options", Type::Defined(&TEXTS)),
-    ]),
-};
-
-static TEXTS: Definition = Definition { id: 76, name: "[]string", shape: Shape::List(Type::Text) };
-
-/// [`Collection`].
-pub(super) static COLLECTION: Definition = Definition {
-    id: 77,
-    name: "Collection",
-    shape: Shape::Struct(&[("Network", Type::Text), ("Live", Type::Defined(&ATTACHMENTS))]),
-};
-
-static ATTACHMENTS: Definition =
-    Definition { id: 78, name: "[]Attachment", shape: Shape::List(Type::Defined(&ATTACHMENT)) };
-
-static ATTACHMENT: Definition = Definition {
-    id: 79,
-    name: "Attachment",
-    shape: Shape::Struct(&[("ContainerID", Type::Text), ("IfName", Type::Text)]),
-};
