@@ -2,11 +2,12 @@
 //! A lease: what a server granted, for how long, and the result that ADD makes of it.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use cnibox_spec::{CniResult, Dns, IpConfig, Route, everywhere};
 use dhcproto::v4::DhcpOption;
 use ipnetwork::{IpNetwork, Ipv4Network};
+use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -30,7 +31,9 @@ pub(crate) struct Lease {
     pub(crate) server: Option<Ipv4Addr>,
     /// The hardware address that its answer came from: the server's, or that of the way there.
     pub(crate) hop: Option<[u8; 6]>,
-    /// When it was granted, in milliseconds of Unix time.
+    /// When it was granted, in milliseconds since the boot. In a file that has the wall clock's instead it is taken for
+    /// new, which is only until the server is asked, first thing after a restart.
+    #[serde(rename = "granted_since_boot", default = "boot_millis")]
     granted: u64,
     /// How long it lasts, when it is to be renewed and when from any server, in seconds.
     lasts: u64,
@@ -63,7 +66,7 @@ impl Lease {
             search: Vec::new(),
             server: ack.server,
             hop: ack.hop,
-            granted: unix_millis(),
+            granted: boot_millis(),
             lasts: 0,
             renew: 0,
             rebind: 0,
@@ -141,7 +144,7 @@ impl Lease {
 
     fn until(&self, seconds: u64) -> Duration {
         let end = self.granted.saturating_add(seconds.saturating_mul(1000));
-        Duration::from_millis(end.saturating_sub(unix_millis()))
+        Duration::from_millis(end.saturating_sub(boot_millis()))
     }
 
     /// The address with its network.
@@ -216,8 +219,10 @@ fn classful((destination, router): &(Ipv4Addr, Ipv4Addr)) -> Option<Route> {
     Some(Route::new(destination, Some(IpAddr::V4(*router))))
 }
 
-fn unix_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+/// The wall clock may be set at any time, as when a host without a clock of its own first hears of the time: a step would
+/// end leases. This one goes on while the host sleeps, as the server's does.
+fn boot_millis() -> u64 {
+    let since = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -90,6 +90,18 @@ fn times_have_defaults() {
 }
 
 #[test]
+fn times_are_the_boots_and_no_step_of_the_wall_clock_changes_them() {
+    let lease = Lease::granted(&ack(vec![DhcpOption::AddressLeaseTime(100)]));
+    let since_boot = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap());
+    let age = since_boot.checked_sub(Duration::from_millis(lease.granted)).unwrap();
+    assert!(age < Duration::from_secs(10), "{age:?}");
+    // As a daemon wrote it that went by the wall clock.
+    let older = serde_json::to_string(&lease).unwrap().replace("granted_since_boot", "granted");
+    let older: Lease = serde_json::from_str(&older).unwrap();
+    assert!(older.granted >= lease.granted && older.until_expiry() > Duration::from_secs(90));
+}
+
+#[test]
 fn names_are_in_the_result_if_wanted() {
     let options = vec![
         mask(),
