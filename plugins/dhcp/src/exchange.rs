@@ -155,13 +155,13 @@ impl Conversation<'_> {
     ) -> Result<Option<Answer>, ExchangeError> {
         let broken = |source| ExchangeError::Io { doing: "error reading from connection", source };
         loop {
-            while let Some((bytes, hop)) = channel.receive().map_err(broken)? {
-                if let Some(answer) = read(&bytes, hop) {
-                    return Ok(Some(answer));
-                }
-                if Instant::now() >= until {
-                    break;
-                }
+            let received = channel.receive().map_err(broken)?;
+            if let Some(answer) = received.and_then(|(bytes, hop)| read(&bytes, hop)) {
+                return Ok(Some(answer));
+            }
+            // Others may send without a pause, so that there is always something to read.
+            if Instant::now() >= until {
+                return Ok(None);
             }
             match self.patience.waker.wait(until, Some(channel.fd())) {
                 Woken::Time => return Ok(None),
@@ -198,3 +198,57 @@ fn open(ifname: &str) -> Result<Port, ExchangeError> {
 
 /// How often the same message is sent.
 const ATTEMPTS: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::sync::mpsc;
+
+    use nix::sys::eventfd::EventFd;
+
+    use super::*;
+    use crate::options::Options;
+    use crate::packet::Received;
+
+    /// Can always be read, and never has an answer.
+    struct Flooded {
+        fd: EventFd,
+        received: Option<Received>,
+    }
+
+    impl Channel for Flooded {
+        fn send(&self, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn receive(&self) -> io::Result<Option<Received>> {
+            Ok(self.received.clone())
+        }
+
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.fd.as_fd()
+        }
+    }
+
+    #[test]
+    fn nobody_holds_a_conversation_up_by_sending_without_a_pause() {
+        for received in [None, Some((vec![0; 300], None))] {
+            let channel = Flooded { fd: EventFd::from_value(1).unwrap(), received };
+            let client = Client::new("c/n/eth0", Options::default(), false);
+            let waker = Waker::new().unwrap();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let patience = Patience { timeout: Duration::from_millis(10), deadline, waker: &waker };
+            let talk = Conversation { client: &client, ifname: "eth0", patience };
+            let request = client.ask([2; 6], Ask::Discover(None)).unwrap();
+            let (over, is_over) = mpsc::channel();
+            let error = std::thread::scope(|scope| {
+                let waker = &waker;
+                scope.spawn(move || is_over.recv_timeout(Duration::from_secs(10)).map_err(|_| waker.stop()));
+                let error = talk.transact(&channel, [2; 6], &request, |_| true).unwrap_err();
+                over.send(()).unwrap();
+                error
+            });
+            assert!(matches!(error, ExchangeError::Silence), "{error}");
+        }
+    }
+}
