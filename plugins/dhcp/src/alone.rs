@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be done for a lease without a daemon: give it back.
 
-use std::path::Path;
-
 use cnibox_netns::NetNs;
 
 use crate::exchange::release;
@@ -41,11 +39,11 @@ pub(crate) fn collect_remembered(
 
 fn give_back(record: &Record) {
     let holder = &record.holder;
-    if record.lease.until_expiry().is_zero() || !holder.is_at(Path::new(&holder.netns)) {
+    let Ok(netns) = NetNs::open(&holder.netns) else { return };
+    if record.lease.until_expiry().is_zero() || !holder.is_in(&netns) {
         return;
     }
     let client = Client::new(&holder.name(), record.options.clone(), false);
-    let Ok(netns) = NetNs::open(&holder.netns) else { return };
     // A server that cannot be told gets the address back when the lease ends.
     let _ = netns.run(|| release(&client, &holder.ifname, &record.lease));
 }

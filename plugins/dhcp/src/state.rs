@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use cnibox_netns::NetNs;
 use cnibox_netns::errno::io_text;
 use cnibox_spec::sha512_prefix;
 use cnibox_sys::PrivateDir;
@@ -51,6 +52,11 @@ impl Holder {
     /// Whether the namespace at `path` is the one that the lease was acquired in.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         netns_id(path).is_some_and(|id| id == self.netns_id)
+    }
+
+    /// Whether this namespace is the one, whatever is at its path by now.
+    pub(crate) fn is_in(&self, netns: &NetNs) -> bool {
+        netns.identity().is_ok_and(|id| id == self.netns_id)
     }
 }
 

@@ -172,7 +172,7 @@ impl Keeper {
     fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, RetryError> {
         let gone = |error: cnibox_netns::Error| RetryError::Gone(error.to_string());
         let netns = NetNs::open(&self.netns).map_err(gone)?;
-        if !self.holder.is_at(&self.netns) {
+        if !self.holder.is_in(&netns) {
             return Err(RetryError::Gone("the container's network namespace is another one".to_owned()));
         }
         netns.run(work).map_err(gone)

@@ -93,3 +93,11 @@ fn files_of_others_and_debris_do_no_harm() {
     fs::write(path(&store, "b/n/eth0"), serde_json::to_vec(&newer).unwrap()).unwrap();
     assert_eq!(store.all().len(), 1);
 }
+
+#[test]
+fn a_namespace_is_known_by_what_it_is() {
+    let path = Path::new("/proc/thread-self/ns/net");
+    let holder = Holder { netns_id: netns_id(path).unwrap(), ..Holder::default() };
+    assert!(holder.is_at(path) && holder.is_in(&NetNs::open(path).unwrap()));
+    assert!(!Holder::default().is_in(&NetNs::open(path).unwrap()));
+}
