@@ -36,7 +36,23 @@ pub(crate) enum ExchangeError {
     /// There is no time for another attempt.
     #[error("context deadline exceeded")]
     Late,
+    /// The time for attempts is over.
+    #[error("{NO_MORE_TRIES}")]
+    NoMoreTries,
+    /// The container or its interface is not there, or the lease is of no use there.
+    #[error("{0}")]
+    Gone(String),
 }
+
+impl ExchangeError {
+    /// Whether another attempt would end the same.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Stopped | Self::Gone(_))
+    }
+}
+
+/// What the reference says when its patience is over.
+pub(crate) const NO_MORE_TRIES: &str = "no more tries";
 
 fn said(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" (msg: {text})") }
@@ -63,24 +79,17 @@ pub(crate) struct Conversation<'a> {
 impl Conversation<'_> {
     /// A new lease: offer and acknowledgement. `wish` is an address to ask for.
     pub(crate) fn acquire(&self, wish: Option<Ipv4Addr>) -> Result<Lease, ExchangeError> {
-        let port = self.port()?;
+        let port = open(self.ifname)?;
         let discover = self.client.ask(port.mac, Ask::Discover(wish))?;
         let offer = self.transact(&port, port.mac, &discover, |answer| answer.kind == MessageType::Offer)?;
         let select = self.client.ask(port.mac, Ask::Select(&offer))?;
         self.granted(&port, port.mac, &select, offer.server)
     }
 
-    /// Whether the server still knows the lease after a restart of ours.
-    pub(crate) fn confirm(&self, lease: &Lease) -> Result<Lease, ExchangeError> {
-        let port = self.port()?;
-        let request = self.client.ask(port.mac, Ask::Reboot(lease.address))?;
-        Ok(self.granted(&port, port.mac, &request, None)?.after(lease))
-    }
-
     /// The lease for longer, of its server: directly from the container's address, or by a broadcast where that is
     /// not there.
     pub(crate) fn renew(&self, lease: &Lease) -> Result<Lease, ExchangeError> {
-        let port = self.port()?;
+        let port = open(self.ifname)?;
         let request = self.client.ask(port.mac, Ask::Extend(lease.address))?;
         let direct = lease.server.and_then(|server| Direct::open(self.ifname, lease.address, server).ok());
         let renewed = match direct {
@@ -90,15 +99,11 @@ impl Conversation<'_> {
         Ok(renewed?.after(lease))
     }
 
-    /// The lease for longer, of any server.
-    pub(crate) fn rebind(&self, lease: &Lease) -> Result<Lease, ExchangeError> {
-        let port = self.port()?;
-        let request = self.client.ask(port.mac, Ask::Extend(lease.address))?;
+    /// The lease once more, of any server: for longer, or only confirmed after a restart of ours.
+    pub(crate) fn ask_any(&self, ask: Ask<'_>, lease: &Lease) -> Result<Lease, ExchangeError> {
+        let port = open(self.ifname)?;
+        let request = self.client.ask(port.mac, ask)?;
         Ok(self.granted(&port, port.mac, &request, None)?.after(lease))
-    }
-
-    fn port(&self) -> Result<Port, ExchangeError> {
-        open(self.ifname)
     }
 
     /// Asks and takes a yes or a no, of `server` only if one is given.

@@ -59,7 +59,7 @@ impl Coded for DhcpError {
         match self {
             // Another attempt, a moment later, may well find a daemon and a server.
             Self::Dial(_) => Code::TRY_AGAIN_LATER,
-            Self::Call { source: CallError::Refused(text), .. } if text == daemon::NO_MORE_TRIES => {
+            Self::Call { source: CallError::Refused(text), .. } if text == exchange::NO_MORE_TRIES => {
                 Code::TRY_AGAIN_LATER
             }
             Self::Option(_) => Code::INVALID_CONFIG,

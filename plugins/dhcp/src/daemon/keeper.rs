@@ -10,10 +10,10 @@ use cnibox_netns::NetNs;
 
 use super::entry::Entry;
 use super::log::log;
-use super::retry::{Attempt, RetryError, Schedule, retry};
+use super::retry::{Schedule, retry};
 use crate::exchange::{self, Conversation, ExchangeError, Patience};
 use crate::lease::Lease;
-use crate::message::Client;
+use crate::message::{Ask, Client};
 use crate::state::{Holder, Store};
 use crate::waker::Woken;
 
@@ -36,26 +36,29 @@ impl Keeper {
             None => self.begin(),
             Some(lease) => self.resume(lease),
         };
-        match begun {
+        let why = match begun {
             Ok(lease) => {
                 self.maintain(lease);
                 LEASE_ENDED.to_owned()
             }
             Err(error) => {
                 log(format_args!("{}: {error}", self.name));
-                self.forget();
                 error.to_string()
             }
-        }
+        };
+        self.forget();
+        why
     }
 
-    fn begin(&self) -> Result<Lease, RetryError> {
+    fn begin(&self) -> Result<Lease, ExchangeError> {
         log(format_args!("{}: acquiring lease", self.name));
         self.set_up()?;
-        let lease = self.acquire(None, self.within(self.schedule.resend_timeout))?;
+        let deadline = self.within(self.schedule.resend_timeout);
+        let ask = || self.attempt(deadline, |talk| talk.acquire(None));
+        let lease = self.retry(deadline, ExchangeError::is_final, ask)?;
         if let Err(error) = lease.network() {
             self.release(&lease);
-            return Err(RetryError::Gone(error.to_string()));
+            return Err(ExchangeError::Gone(error.to_string()));
         }
         log(format_args!("{}: lease acquired, {}", self.name, term(&lease)));
         self.commit(&lease);
@@ -63,26 +66,27 @@ impl Keeper {
     }
 
     /// Asks whether a lease from before a restart still holds. Without an answer it does until its end.
-    fn resume(&self, lease: Lease) -> Result<Lease, RetryError> {
+    fn resume(&self, lease: Lease) -> Result<Lease, ExchangeError> {
         if lease.until_expiry().is_zero() {
             log(format_args!("{}: lease expired while nobody kept it, acquiring it again", self.name));
             let deadline = self.within(self.schedule.resend_timeout);
             return self.acquire_again(&lease, deadline).inspect_err(|error| self.lose(&lease, error));
         }
-        match self.attempt(self.within(lease.until_expiry()), |talk| talk.confirm(&lease)) {
+        match self.attempt(self.within(lease.until_expiry()), |talk| {
+            talk.ask_any(Ask::Reboot(lease.address), &lease)
+        }) {
             Ok(confirmed) => {
                 log(format_args!("{}: lease confirmed, {}", self.name, term(&confirmed)));
                 self.commit(&confirmed);
                 Ok(confirmed)
             }
-            Err(Attempt::Failed(ExchangeError::Refused(text))) => {
-                let refused = ExchangeError::Refused(text);
+            Err(refused @ ExchangeError::Refused(_)) => {
                 log(format_args!("{}: {refused}, acquiring another lease", self.name));
                 let deadline = self.within(lease.until_expiry());
                 self.acquire_again(&lease, deadline).inspect_err(|error| self.lose(&lease, error))
             }
-            Err(Attempt::Final(error)) => Err(error),
-            Err(Attempt::Failed(error)) => {
+            Err(gone @ ExchangeError::Gone(_)) => Err(gone),
+            Err(error) => {
                 log(format_args!("{}: {error}, keeping the lease as it was", self.name));
                 Ok(lease)
             }
@@ -92,7 +96,7 @@ impl Keeper {
     fn maintain(&self, mut lease: Lease) {
         loop {
             match self.entry.waker.wait(self.within(lease.until_renewal()), None) {
-                Woken::Stopped => return self.give_back(&lease),
+                Woken::Stopped => return self.release(&lease),
                 Woken::Poked => log(format_args!("{}: Checking lease", self.name)),
                 Woken::Time | Woken::Readable => {}
             }
@@ -100,47 +104,45 @@ impl Keeper {
             let next = if due { self.extend(&lease) } else { self.find().map(|()| lease.clone()) };
             lease = match next {
                 Ok(lease) => lease,
-                Err(RetryError::Stopped) => return self.give_back(&lease),
-                Err(RetryError::Gone(why)) => {
-                    log(format_args!("{}: {why}, terminating lease maintenance", self.name));
-                    return self.forget();
+                Err(ExchangeError::Stopped) => return self.release(&lease),
+                Err(ExchangeError::Gone(why)) => {
+                    return log(format_args!("{}: {why}, terminating lease maintenance", self.name));
                 }
-                Err(RetryError::NoMoreTries | RetryError::Refused(_)) => return self.expire(),
+                Err(_) => return self.expire(),
             };
         }
     }
 
     /// The lease for longer: from its server, then from any.
-    fn extend(&self, lease: &Lease) -> Result<Lease, RetryError> {
+    fn extend(&self, lease: &Lease) -> Result<Lease, ExchangeError> {
         log(format_args!("{}: renewing lease", self.name));
         let rebinding = self.within(lease.until_rebinding());
-        let renewed = retry(&self.entry.waker, self.schedule.resend_max, rebinding, || {
-            self.attempt(rebinding, |talk| talk.renew(lease)).map_err(refusal_is_final)
-        });
-        let why = match renewed {
+        // A server that refuses to extend a lease will not think again.
+        let is_final = |error: &ExchangeError| error.is_final() || matches!(error, ExchangeError::Refused(_));
+        let ask = || self.attempt(rebinding, |talk| talk.renew(lease));
+        let why = match self.retry(rebinding, is_final, ask) {
             Ok(renewed) => {
                 log(format_args!("{}: lease renewed, {}", self.name, term(&renewed)));
                 self.commit(&renewed);
                 return Ok(renewed);
             }
-            Err(error @ (RetryError::Stopped | RetryError::Gone(_))) => return Err(error),
-            Err(RetryError::NoMoreTries) => "renewal time expired".to_owned(),
-            Err(RetryError::Refused(error)) => error.to_string(),
+            Err(error) if error.is_final() => return Err(error),
+            Err(ExchangeError::NoMoreTries) => "renewal time expired".to_owned(),
+            Err(error) => error.to_string(),
         };
         log(format_args!("{}: {why}, rebinding", self.name));
         self.acquire_again(lease, self.within(lease.until_expiry()))
     }
 
     /// The lease of any server, at best with the same address.
-    fn acquire_again(&self, lease: &Lease, deadline: Instant) -> Result<Lease, RetryError> {
-        let rebound = retry(&self.entry.waker, self.schedule.resend_max, deadline, || {
-            match self.attempt(deadline, |talk| talk.rebind(lease)) {
-                Err(Attempt::Failed(ExchangeError::Silence | ExchangeError::Refused(_))) => {
-                    self.attempt(deadline, |talk| talk.acquire(Some(lease.address)))
-                }
-                decided => decided,
+    fn acquire_again(&self, lease: &Lease, deadline: Instant) -> Result<Lease, ExchangeError> {
+        let again = || match self.attempt(deadline, |talk| talk.ask_any(Ask::Extend(lease.address), lease)) {
+            Err(ExchangeError::Silence | ExchangeError::Refused(_)) => {
+                self.attempt(deadline, |talk| talk.acquire(Some(lease.address)))
             }
-        })?;
+            decided => decided,
+        };
+        let rebound = self.retry(deadline, ExchangeError::is_final, again)?;
         log(format_args!("{}: lease rebound, {}", self.name, term(&rebound)));
         if rebound.address != lease.address {
             let (new, old) = (rebound.address, lease.address);
@@ -150,10 +152,13 @@ impl Keeper {
         Ok(rebound)
     }
 
-    fn acquire(&self, wish: Option<std::net::Ipv4Addr>, deadline: Instant) -> Result<Lease, RetryError> {
-        retry(&self.entry.waker, self.schedule.resend_max, deadline, || {
-            self.attempt(deadline, |talk| talk.acquire(wish))
-        })
+    fn retry(
+        &self,
+        deadline: Instant,
+        is_final: impl Fn(&ExchangeError) -> bool,
+        attempt: impl FnMut() -> Result<Lease, ExchangeError>,
+    ) -> Result<Lease, ExchangeError> {
+        retry(&self.entry.waker, self.schedule.resend_max, deadline, is_final, attempt)
     }
 
     /// One attempt at something, inside of the container.
@@ -161,28 +166,28 @@ impl Keeper {
         &self,
         deadline: Instant,
         work: impl FnOnce(&Conversation<'_>) -> Result<Lease, ExchangeError> + Send,
-    ) -> Result<Lease, Attempt> {
-        self.find().map_err(Attempt::Final)?;
+    ) -> Result<Lease, ExchangeError> {
+        self.find()?;
         let patience = Patience { timeout: self.schedule.timeout, deadline, waker: &self.entry.waker };
         let talk = Conversation { client: &self.client, ifname: &self.holder.ifname, patience };
-        self.inside(|| work(&talk)).map_err(Attempt::Final)?.map_err(Attempt::Failed)
+        self.inside(|| work(&talk))?
     }
 
     /// Runs something inside of the container.
-    fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, RetryError> {
-        let gone = |error: cnibox_netns::Error| RetryError::Gone(error.to_string());
+    fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, ExchangeError> {
+        let gone = |error: cnibox_netns::Error| ExchangeError::Gone(error.to_string());
         let netns = NetNs::open(&self.netns).map_err(gone)?;
         if !self.holder.is_in(&netns) {
-            return Err(RetryError::Gone("the container's network namespace is another one".to_owned()));
+            return Err(ExchangeError::Gone("the container's network namespace is another one".to_owned()));
         }
         netns.run(work).map_err(gone)
     }
 
     /// A server is not heard on an interface that is down.
-    fn set_up(&self) -> Result<(), RetryError> {
+    fn set_up(&self) -> Result<(), ExchangeError> {
         let ifname = &self.holder.ifname;
         let gone = |error: cnibox_netlink::Error| {
-            RetryError::Gone(format!("error looking up \"{ifname}\": {error}"))
+            ExchangeError::Gone(format!("error looking up \"{ifname}\": {error}"))
         };
         self.inside(|| {
             let mut rtnl = Rtnl::open().map_err(gone)?;
@@ -191,26 +196,26 @@ impl Keeper {
                 return Ok(());
             }
             log(format_args!("Link \"{ifname}\" down. Attempting to set up"));
-            rtnl.link_set_up(link.index).map_err(|error| RetryError::Gone(error.to_string()))
+            rtnl.link_set_up(link.index).map_err(|error| ExchangeError::Gone(error.to_string()))
         })?
     }
 
     /// Whether the interface is still there. What cannot be found out is not held against it.
-    fn find(&self) -> Result<(), RetryError> {
+    fn find(&self) -> Result<(), ExchangeError> {
         let ifname = &self.holder.ifname;
         let found = self.inside(|| Rtnl::open().and_then(|mut rtnl| rtnl.link_by_name_if_present(ifname)))?;
         match found {
-            Ok(None) => Err(RetryError::Gone(format!("interface {ifname} no longer exists"))),
+            Ok(None) => Err(ExchangeError::Gone(format!("interface {ifname} no longer exists"))),
             Ok(Some(_)) | Err(_) => Ok(()),
         }
     }
 
     /// The end of a lease from before a restart.
-    fn lose(&self, lease: &Lease, error: &RetryError) {
-        match error {
-            RetryError::Stopped => self.release(lease),
-            RetryError::Gone(_) => {}
-            RetryError::NoMoreTries | RetryError::Refused(_) => self.expire(),
+    fn lose(&self, lease: &Lease, error: &ExchangeError) {
+        if !error.is_final() {
+            self.expire();
+        } else if matches!(error, ExchangeError::Stopped) {
+            self.release(lease);
         }
     }
 
@@ -226,12 +231,6 @@ impl Keeper {
         if let Ok(Err(error)) = down {
             log(format_args!("{}: failed to bring {ifname} interface DOWN: {error}", self.name));
         }
-        self.forget();
-    }
-
-    fn give_back(&self, lease: &Lease) {
-        self.release(lease);
-        self.forget();
     }
 
     fn release(&self, lease: &Lease) {
@@ -267,14 +266,6 @@ impl Keeper {
 
 /// Why a lease ended that was there.
 pub(super) const LEASE_ENDED: &str = "the lease has ended";
-
-/// A server that refuses to extend a lease will not think again.
-fn refusal_is_final(attempt: Attempt) -> Attempt {
-    match attempt {
-        Attempt::Failed(error @ ExchangeError::Refused(_)) => Attempt::Final(RetryError::Refused(error)),
-        other @ (Attempt::Failed(_) | Attempt::Final(_)) => other,
-    }
-}
 
 fn term(lease: &Lease) -> String {
     format!("{} for {} seconds", lease.address, lease.until_expiry().as_secs().saturating_add(1))

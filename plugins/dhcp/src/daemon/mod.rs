@@ -28,8 +28,6 @@ use listener::{Listener, ListenerError, PidFile, PidFileError};
 use log::log;
 use table::Table;
 
-pub(crate) use retry::NO_MORE_TRIES;
-
 /// Why the daemon does not start.
 #[derive(Debug, Error)]
 enum DaemonError {

@@ -9,7 +9,7 @@ use crate::waker::{Waker, Woken};
 use super::log::log;
 
 /// How patient the daemon is with servers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Schedule {
     /// For an answer.
     pub(super) timeout: Duration,
@@ -19,65 +19,36 @@ pub(super) struct Schedule {
     pub(super) resend_timeout: Duration,
 }
 
-/// What the reference says when its patience is over.
-pub(crate) const NO_MORE_TRIES: &str = "no more tries";
-
-/// Why there was no success.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RetryError {
-    /// The time is over.
-    #[error("{NO_MORE_TRIES}")]
-    NoMoreTries,
-    /// Nobody wants the lease any more.
-    #[error("context canceled")]
-    Stopped,
-    /// The container or its interface is not there; that does not change.
-    #[error("{0}")]
-    Gone(String),
-    /// The server does not want this client to have the address.
-    #[error("{0}")]
-    Refused(ExchangeError),
-}
-
-/// How one attempt ended.
-#[derive(Debug)]
-pub(super) enum Attempt {
-    /// Another may end better.
-    Failed(ExchangeError),
-    /// Another would end the same.
-    Final(RetryError),
-}
-
-/// Tries until there is a result, `deadline`, or nobody wants it any more.
+/// Tries until there is a result, an error that `is_final`, or `deadline`.
 pub(super) fn retry<T>(
     waker: &Waker,
     resend_max: Duration,
     deadline: Instant,
-    mut attempt: impl FnMut() -> Result<T, Attempt>,
-) -> Result<T, RetryError> {
+    is_final: impl Fn(&ExchangeError) -> bool,
+    mut attempt: impl FnMut() -> Result<T, ExchangeError>,
+) -> Result<T, ExchangeError> {
     let mut pauses = Pauses { slow: FIRST_SLOW, fast_left: FAST_PAUSES };
     loop {
         match attempt() {
             Ok(value) => return Ok(value),
-            Err(Attempt::Final(error)) => return Err(error),
-            Err(Attempt::Failed(ExchangeError::Stopped)) => return Err(RetryError::Stopped),
-            Err(Attempt::Failed(error)) => log(format_args!("{error}")),
+            Err(error) if is_final(&error) => return Err(error),
+            Err(error) => log(format_args!("{error}")),
         }
         let pause = pauses.next();
         log(format_args!("retrying in {:.6} seconds", pause.as_secs_f64()));
         rest(waker, Instant::now().checked_add(pause).unwrap_or(deadline).min(deadline))?;
         if Instant::now() >= deadline {
-            return Err(RetryError::NoMoreTries);
+            return Err(ExchangeError::NoMoreTries);
         }
         pauses.grow(resend_max);
     }
 }
 
 /// Waits, whoever asks for attention.
-fn rest(waker: &Waker, until: Instant) -> Result<(), RetryError> {
+fn rest(waker: &Waker, until: Instant) -> Result<(), ExchangeError> {
     loop {
         match waker.wait(until, None) {
-            Woken::Stopped => return Err(RetryError::Stopped),
+            Woken::Stopped => return Err(ExchangeError::Stopped),
             Woken::Time => return Ok(()),
             Woken::Poked | Woken::Readable => {}
         }
@@ -129,17 +100,32 @@ mod tests {
     fn what_is_stopped_or_late_is_not_tried_again() {
         let waker = Waker::new().unwrap();
         let mut tries = 0;
-        let mut failing = || -> Result<(), Attempt> {
+        let mut failing = || -> Result<(), ExchangeError> {
             tries += 1;
-            Err(Attempt::Failed(ExchangeError::Silence))
+            Err(ExchangeError::Silence)
         };
+        let is_final = ExchangeError::is_final;
         let soon = Instant::now() + Duration::from_millis(20);
-        let error = retry(&waker, Duration::ZERO, soon, &mut failing).unwrap_err();
+        let error = retry(&waker, Duration::ZERO, soon, is_final, &mut failing).unwrap_err();
         assert_eq!(error.to_string(), "no more tries");
         waker.stop();
         let later = Instant::now() + Duration::from_secs(60);
-        let error = retry(&waker, Duration::ZERO, later, &mut failing).unwrap_err();
-        assert!(matches!(error, RetryError::Stopped));
+        let error = retry(&waker, Duration::ZERO, later, is_final, &mut failing).unwrap_err();
+        assert!(matches!(error, ExchangeError::Stopped));
         assert_eq!(tries, 2);
+    }
+
+    #[test]
+    fn what_another_attempt_would_not_change_is_not_tried_again() {
+        let waker = Waker::new().unwrap();
+        let later = Instant::now() + Duration::from_secs(60);
+        for error in [ExchangeError::Stopped, ExchangeError::Gone("g".into())] {
+            let text = error.to_string();
+            let mut once = Some(error);
+            let attempt = || -> Result<(), ExchangeError> { Err(once.take().unwrap()) };
+            let decided = retry(&waker, Duration::ZERO, later, ExchangeError::is_final, attempt);
+            assert_eq!(decided.unwrap_err().to_string(), text);
+        }
+        assert!(!ExchangeError::Refused(String::new()).is_final());
     }
 }
