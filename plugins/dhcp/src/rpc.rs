@@ -44,7 +44,7 @@ impl Method {
 #[derive(Debug, Error)]
 pub(crate) enum DialError {
     /// Nobody listens at the path.
-    #[error("dial unix {path}: connect: {}", connect_text(source))]
+    #[error("dial unix {path}: connect: {}", address_text(source))]
     Connect { path: String, source: io::Error },
     /// Somebody does who is no such daemon.
     #[error("dial-http unix {path}: {reason}")]
@@ -62,7 +62,7 @@ impl DialError {
 }
 
 /// A path that does not fit into an address is refused by the standard library, in Go by the kernel.
-fn connect_text(error: &io::Error) -> String {
+pub(crate) fn address_text(error: &io::Error) -> String {
     let too_long = error.kind() == io::ErrorKind::InvalidInput;
     if too_long { errno::text(libc::EINVAL).into_owned() } else { io_text(error).into_owned() }
 }

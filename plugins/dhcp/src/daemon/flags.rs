@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use super::retry::Schedule;
 use crate::config::DEFAULT_SOCKET;
 
 /// What the command line says.
@@ -13,17 +14,7 @@ pub(super) struct Flags {
     pub(super) host_prefix: String,
     pub(super) socket: String,
     pub(super) broadcast: bool,
-    pub(super) timeout: Duration,
-    pub(super) resend_max: Duration,
-    pub(super) resend_timeout: Duration,
-}
-
-/// What to do about a command line.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Parsed {
-    Run(Flags),
-    Help(String),
-    Wrong(String),
+    pub(super) schedule: Schedule,
 }
 
 impl Default for Flags {
@@ -33,15 +24,20 @@ impl Default for Flags {
             host_prefix: String::new(),
             socket: DEFAULT_SOCKET.to_owned(),
             broadcast: false,
-            timeout: Duration::from_secs(10),
-            resend_max: Duration::from_secs(62),
-            resend_timeout: Duration::from_secs(208),
+            schedule: Schedule {
+                timeout: Duration::from_secs(10),
+                resend_max: Duration::from_secs(62),
+                resend_timeout: Duration::from_secs(208),
+            },
         }
     }
 }
 
 /// Reads the arguments behind `daemon`. As in Go everything from the first that is no flag on is ignored.
-pub(super) fn parse(args: &[OsString]) -> Parsed {
+///
+/// # Errors
+/// What to say instead of running, and the exit status.
+pub(super) fn parse(args: &[OsString]) -> Result<Flags, (String, u8)> {
     let mut flags = Flags::default();
     let mut args = args.iter().map(|arg| arg.to_string_lossy());
     while let Some(arg) = args.next() {
@@ -52,28 +48,26 @@ pub(super) fn parse(args: &[OsString]) -> Parsed {
         }
         let (name, value) = name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
         if name.is_empty() || name.starts_with('-') {
-            return wrong(&format!("bad flag syntax: {arg}"));
+            return Err(wrong(&format!("bad flag syntax: {arg}")));
         }
         if matches!(name, "h" | "help") {
-            return Parsed::Help(USAGE.to_owned());
+            return Err((USAGE.to_owned(), 0));
         }
         let value = match value {
             Some(value) => value.to_owned(),
             None if name == "broadcast" => "true".to_owned(),
             None => match args.next() {
                 Some(value) => value.into_owned(),
-                None if is_known(name) => return wrong(&format!("flag needs an argument: -{name}")),
+                None if is_known(name) => return Err(wrong(&format!("flag needs an argument: -{name}"))),
                 None => String::new(),
             },
         };
-        if let Err(text) = flags.set(name, &value) {
-            return wrong(&text);
-        }
+        flags.set(name, &value).map_err(|text| wrong(&text))?;
     }
     if flags.socket.is_empty() {
         DEFAULT_SOCKET.clone_into(&mut flags.socket);
     }
-    Parsed::Run(flags)
+    Ok(flags)
 }
 
 impl Flags {
@@ -87,9 +81,9 @@ impl Flags {
             "hostprefix" => value.clone_into(&mut self.host_prefix),
             "socketpath" => value.clone_into(&mut self.socket),
             "broadcast" => self.broadcast = boolean(value).ok_or_else(|| invalid("boolean "))?,
-            "timeout" => self.timeout = time()?,
-            "resendmax" => self.resend_max = time()?,
-            "resendtimeout" => self.resend_timeout = time()?,
+            "timeout" => self.schedule.timeout = time()?,
+            "resendmax" => self.schedule.resend_max = time()?,
+            "resendtimeout" => self.schedule.resend_timeout = time()?,
             _ => return Err(format!("flag provided but not defined: -{name}")),
         }
         Ok(())
@@ -100,8 +94,8 @@ fn is_known(name: &str) -> bool {
     USAGE.lines().filter_map(|line| line.strip_prefix("  -")).any(|line| line.split(' ').next() == Some(name))
 }
 
-fn wrong(text: &str) -> Parsed {
-    Parsed::Wrong(format!("{text}\n{USAGE}"))
+fn wrong(text: &str) -> (String, u8) {
+    (format!("{text}\n{USAGE}"), 2)
 }
 
 /// Go's `strconv.ParseBool`.
@@ -170,7 +164,7 @@ const USAGE: &str = "Usage of daemon:
 mod tests {
     use super::*;
 
-    fn parsed(args: &[&str]) -> Parsed {
+    fn parsed(args: &[&str]) -> Result<Flags, (String, u8)> {
         parse(&args.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
@@ -181,23 +175,26 @@ mod tests {
             host_prefix: "/host".into(),
             socket: "/s".into(),
             broadcast: true,
-            timeout: Duration::from_secs(2),
-            resend_max: Duration::from_millis(1500),
-            resend_timeout: Duration::from_secs(90),
+            schedule: Schedule {
+                timeout: Duration::from_secs(2),
+                resend_max: Duration::from_millis(1500),
+                resend_timeout: Duration::from_secs(90),
+            },
         };
         let args =
             ["-pidfile", "/p", "--hostprefix=/host", "-socketpath=/s", "--broadcast", "-timeout", "2s"];
         let more = ["-resendmax", "1.5s", "--resendtimeout", "1m30s", "ignored", "-nonsense"];
-        assert_eq!(parsed(&[args.as_slice(), &more].concat()), Parsed::Run(want));
-        assert_eq!(parsed(&[]), Parsed::Run(Flags::default()));
-        assert_eq!(parsed(&["-broadcast=false", "-socketpath="]), Parsed::Run(Flags::default()));
+        assert_eq!(parsed(&[args.as_slice(), &more].concat()), Ok(want));
+        assert_eq!(parsed(&[]), Ok(Flags::default()));
+        assert_eq!(parsed(&["-broadcast=false", "-socketpath="]), Ok(Flags::default()));
     }
 
     #[test]
     fn mistakes_are_named_as_go_names_them() {
-        let first_line = |args: &[&str]| match parsed(args) {
-            Parsed::Wrong(text) => text.lines().next().unwrap().to_owned(),
-            other @ (Parsed::Run(_) | Parsed::Help(_)) => panic!("{args:?}: {other:?}"),
+        let first_line = |args: &[&str]| {
+            let (text, status) = parsed(args).unwrap_err();
+            assert_eq!(status, 2, "{args:?}: {text}");
+            text.lines().next().unwrap().to_owned()
         };
         assert_eq!(first_line(&["-foo"]), "flag provided but not defined: -foo");
         assert_eq!(first_line(&["-foo=1"]), "flag provided but not defined: -foo");
@@ -208,7 +205,7 @@ mod tests {
             "invalid boolean value \"no\" for flag -broadcast: parse error"
         );
         assert_eq!(first_line(&["---x"]), "bad flag syntax: ---x");
-        assert!(matches!(parsed(&["-h"]), Parsed::Help(_)));
+        assert_eq!(parsed(&["-h"]), Err((USAGE.to_owned(), 0)));
     }
 
     #[test]

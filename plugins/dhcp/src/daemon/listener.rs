@@ -7,10 +7,12 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use cnibox_netns::errno::{self, io_text};
+use cnibox_netns::errno::io_text;
 use cnibox_spec::quoted;
 use listenfd::ListenFd;
 use thiserror::Error;
+
+use crate::rpc::address_text;
 
 /// Why there is no socket. The texts are Go's.
 #[derive(Debug, Error)]
@@ -25,23 +27,29 @@ pub(super) enum ListenerError {
     #[error("mkdir {}: {}", path.display(), io_text(source))]
     Directory { path: PathBuf, source: io::Error },
     /// Another daemon has the path, or nobody may have it.
-    #[error("listen unix {}: bind: {}", path.display(), bind_text(source))]
+    #[error("listen unix {}: bind: {}", path.display(), address_text(source))]
     Bind { path: PathBuf, source: io::Error },
 }
 
-fn bind_text(error: &io::Error) -> String {
-    let too_long = error.kind() == io::ErrorKind::InvalidInput;
-    if too_long { errno::text(libc::EINVAL).into_owned() } else { io_text(error).into_owned() }
+/// A file that goes when this is dropped.
+#[derive(Debug)]
+pub(super) struct OwnFile(PathBuf);
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// The socket that plugins connect to.
 #[derive(Debug)]
 pub(super) struct Listener {
-    socket: UnixListener,
-    /// The file to be removed at the end; systemd's is not ours to remove.
-    own: Option<PathBuf>,
-    /// The path as plugins know it.
-    host_path: String,
+    /// The socket itself.
+    pub(super) socket: UnixListener,
+    /// The path as plugins know it, without the host's prefix.
+    pub(super) host_path: String,
+    /// The socket's file; systemd's is not ours to remove.
+    pub(super) own: Option<OwnFile>,
 }
 
 impl Listener {
@@ -52,32 +60,14 @@ impl Listener {
             0 => {
                 let file = PathBuf::from(format!("{prefix}{path}"));
                 let socket = listen(&file)?;
-                Ok(Self { socket, own: Some(file), host_path: path.to_owned() })
+                Ok(Self { socket, host_path: path.to_owned(), own: Some(OwnFile(file)) })
             }
             1 => {
                 let socket = passed.take_unix_listener(0).ok().flatten().ok_or(ListenerError::NotASocket)?;
                 let host_path = path_of(&socket, prefix).unwrap_or_else(|| path.to_owned());
-                Ok(Self { socket, own: None, host_path })
+                Ok(Self { socket, host_path, own: None })
             }
             several => Err(ListenerError::TooMany(several)),
-        }
-    }
-
-    /// The path without the host's prefix.
-    pub(super) fn host_path(&self) -> &str {
-        &self.host_path
-    }
-
-    /// The socket, for the thread that accepts.
-    pub(super) fn socket(&self) -> io::Result<UnixListener> {
-        self.socket.try_clone()
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Some(path) = &self.own {
-            let _ = fs::remove_file(path);
         }
     }
 }
@@ -120,30 +110,16 @@ pub(super) struct PidFileError {
     reason: String,
 }
 
-/// The file with the daemon's process number; empty for none.
-#[derive(Debug)]
-pub(super) struct PidFile(Option<PathBuf>);
-
-impl PidFile {
-    /// Writes it, unless `path` is empty.
-    pub(super) fn write(path: &str) -> Result<Self, PidFileError> {
-        let failed = |reason: String| PidFileError { path: path.to_owned(), reason };
-        if path.is_empty() {
-            return Ok(Self(None));
-        }
-        if !path.starts_with('/') {
-            return Err(failed("path not absolute".to_owned()));
-        }
-        fs::write(path, std::process::id().to_string())
-            .map_err(|error| failed(format!("open {path}: {}", io_text(&error))))?;
-        Ok(Self(Some(PathBuf::from(path))))
+/// Writes the file with the daemon's process number, unless `path` is empty.
+pub(super) fn write_pid_file(path: &str) -> Result<Option<OwnFile>, PidFileError> {
+    let failed = |reason: String| PidFileError { path: path.to_owned(), reason };
+    if path.is_empty() {
+        return Ok(None);
     }
-}
-
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            let _ = fs::remove_file(path);
-        }
+    if !path.starts_with('/') {
+        return Err(failed("path not absolute".to_owned()));
     }
+    fs::write(path, std::process::id().to_string())
+        .map_err(|error| failed(format!("open {path}: {}", io_text(&error))))?;
+    Ok(Some(OwnFile(PathBuf::from(path))))
 }

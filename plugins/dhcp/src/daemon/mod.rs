@@ -19,12 +19,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cnibox_netns::errno::io_text;
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use thiserror::Error;
 
 use crate::rpc;
-use flags::{Flags, Parsed};
-use listener::{Listener, ListenerError, PidFile, PidFileError};
+use flags::Flags;
+use listener::{Listener, ListenerError, PidFileError};
 use log::log;
 use table::Table;
 
@@ -35,43 +36,36 @@ enum DaemonError {
     PidFile(#[from] PidFileError),
     #[error("Error getting listener: {0}")]
     Listener(#[from] ListenerError),
-    #[error("wait for signals: {}", io_text(.0))]
-    Signals(#[from] io::Error),
+    #[error("start the thread that accepts calls: {}", io_text(.0))]
+    Accept(io::Error),
+    #[error("wait for signals: {}", io_text(&io::Error::from(*.0)))]
+    Signals(#[from] Errno),
 }
 
 /// Runs the daemon until a signal ends it; returns the exit status.
 pub fn main(args: &[OsString]) -> u8 {
-    match flags::parse(args) {
-        Parsed::Run(flags) => match run(&flags) {
-            Ok(()) => 0,
-            Err(error) => {
-                log(format_args!("{error}"));
-                1
-            }
-        },
-        Parsed::Help(text) => {
+    let ended = flags::parse(args).and_then(|flags| run(flags).map_err(|error| (error.to_string(), 1)));
+    match ended {
+        Ok(()) => 0,
+        Err((text, status)) => {
             log(format_args!("{text}"));
-            0
-        }
-        Parsed::Wrong(text) => {
-            log(format_args!("{text}"));
-            2
+            status
         }
     }
 }
 
-fn run(flags: &Flags) -> Result<(), DaemonError> {
+fn run(flags: Flags) -> Result<(), DaemonError> {
     let ends = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
     // Before there are threads, which inherit it.
-    ends.thread_block().map_err(io::Error::from)?;
-    let _pidfile = PidFile::write(&flags.pidfile)?;
-    let listener = Listener::open(&flags.host_prefix, &flags.socket)?;
-    let table = Arc::new(Table::new(flags, listener.host_path()));
+    ends.thread_block()?;
+    let _pid_file = listener::write_pid_file(&flags.pidfile)?;
+    let Listener { socket, host_path, own: _own } = Listener::open(&flags.host_prefix, &flags.socket)?;
+    let table = Arc::new(Table::new(flags, &host_path));
     // Before the first call is answered, which may be for one of them.
     table.resume();
-    let accepting = listener.socket().map_err(DaemonError::Signals)?;
-    std::thread::Builder::new().name("accept".to_owned()).spawn(move || accept(&accepting, &table))?;
-    ends.wait().map_err(io::Error::from)?;
+    let accepting = move || accept(&socket, &table);
+    std::thread::Builder::new().name("accept".to_owned()).spawn(accepting).map_err(DaemonError::Accept)?;
+    ends.wait()?;
     Ok(())
 }
 

@@ -16,7 +16,6 @@ use super::entry::Entry;
 use super::flags::Flags;
 use super::keeper::{Keeper, LEASE_ENDED};
 use super::log::log;
-use super::retry::Schedule;
 use crate::config::Config;
 use crate::gob::Value;
 use crate::lease::Lease;
@@ -28,9 +27,7 @@ use crate::state::{Holder, Store, name, netns_id};
 /// The leases, by whose they are.
 #[derive(Debug)]
 pub(super) struct Table {
-    prefix: String,
-    broadcast: bool,
-    schedule: Schedule,
+    flags: Flags,
     store: Store,
     entries: Mutex<HashMap<String, Kept>>,
 }
@@ -43,18 +40,9 @@ struct Kept {
 
 impl Table {
     /// An empty one. `socket` is the path that plugins connect to.
-    pub(super) fn new(flags: &Flags, socket: &str) -> Self {
-        Self {
-            prefix: flags.host_prefix.clone(),
-            broadcast: flags.broadcast,
-            schedule: Schedule {
-                timeout: flags.timeout,
-                resend_max: flags.resend_max,
-                resend_timeout: flags.resend_timeout,
-            },
-            store: Store::new(&flags.host_prefix, socket),
-            entries: Mutex::default(),
-        }
+    pub(super) fn new(flags: Flags, socket: &str) -> Self {
+        let store = Store::new(&flags.host_prefix, socket);
+        Self { flags, store, entries: Mutex::default() }
     }
 
     /// Goes on with the leases of a predecessor.
@@ -168,10 +156,10 @@ impl Table {
         let entry = Arc::new(Entry::new(current).map_err(std::io::Error::from).map_err(failed)?);
         let keeper = Keeper {
             name: key.clone(),
-            client: Client::new(&holder.name(), options, self.broadcast),
+            client: Client::new(&holder.name(), options, self.flags.broadcast),
             netns: self.path(&holder.netns),
             holder: holder.clone(),
-            schedule: self.schedule,
+            schedule: self.flags.schedule,
             store: self.store.clone(),
             entry: Arc::clone(&entry),
         };
@@ -194,7 +182,7 @@ impl Table {
 
     /// The daemon's path of a host's path.
     fn path(&self, host: &str) -> PathBuf {
-        PathBuf::from(format!("{}{host}", self.prefix))
+        PathBuf::from(format!("{}{host}", self.flags.host_prefix))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
