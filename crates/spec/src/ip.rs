@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnetwork::IpNetwork;
 use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::ser::Serializer;
 use thiserror::Error;
 
 /// Text that is no address or prefix.
@@ -94,6 +95,24 @@ impl<'de> Deserialize<'de> for Cidr {
     }
 }
 
+/// A prefix field of a result, read as [`Cidr`] and printed as `IpNetwork` prints itself.
+pub(crate) mod cidr {
+    use super::{Cidr, Deserialize, Deserializer, IpNetwork, Serializer};
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IpNetwork, D::Error> {
+        Cidr::deserialize(deserializer).map(|Cidr(network)| network)
+    }
+
+    pub(crate) fn serialize<S: Serializer>(network: &IpNetwork, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(network)
+    }
+}
+
+/// An address field of a result, read as [`NetAddr`].
+pub(crate) fn net_addr<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IpAddr>, D::Error> {
+    NetAddr::deserialize(deserializer).map(|NetAddr(address)| address)
+}
+
 /// The first address after the network's own, where the reference puts a gateway by default.
 /// `None` when the network has no second address.
 #[must_use]
@@ -103,15 +122,6 @@ pub fn first_host(network: IpNetwork) -> Option<IpAddr> {
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits().checked_add(1)?)),
     };
     network.contains(next).then_some(next)
-}
-
-/// The broadcast address that belongs to an IPv4 address, `None` for IPv6 and for prefixes above 30 (RFC 3021).
-#[must_use]
-pub fn broadcast(network: IpNetwork) -> Option<Ipv4Addr> {
-    match network {
-        IpNetwork::V4(v4) if v4.prefix() < 31 => Some(v4.broadcast()),
-        IpNetwork::V4(_) | IpNetwork::V6(_) => None,
-    }
 }
 
 #[cfg(test)]
@@ -137,8 +147,6 @@ mod tests {
     fn the_first_host_follows_the_network() {
         assert_eq!(first_host(parse_cidr("10.1.2.3/8").unwrap()).unwrap().to_string(), "10.0.0.1");
         assert_eq!(first_host(parse_cidr("10.1.2.3/32").unwrap()), None);
-        assert_eq!(broadcast(parse_cidr("10.1.2.3/24").unwrap()).unwrap().to_string(), "10.1.2.255");
-        assert_eq!(broadcast(parse_cidr("10.1.2.3/31").unwrap()), None);
         assert_eq!(subnet(parse_cidr("10.1.2.3/24").unwrap()).to_string(), "10.1.2.0/24");
         assert_eq!([true, false].map(|v4| everywhere(v4).to_string()), ["0.0.0.0/0", "::/0"]);
     }

@@ -61,9 +61,7 @@ pub use decode::{DecodeError, decode, decode_embedding};
 pub use gostyle::{hex_mask, list, or_nil, quoted, quoted_list};
 pub use hash::{sha512_prefix, shortened};
 pub use ident::{Attachment, ContainerId, IdentError, IfName, LiveAttachment, NetnsPath, NetworkName};
-pub use ip::{
-    Cidr, IpParseError, NetAddr, broadcast, everywhere, first_host, parse_cidr, parse_ip, subnet, unmapped,
-};
+pub use ip::{Cidr, IpParseError, NetAddr, everywhere, first_host, parse_cidr, parse_ip, subnet, unmapped};
 pub use json::{Json, JsonError};
 pub use result::{CniResult, Dns, Interface, IpConfig, Route};
 pub use verb::Verb;

@@ -7,8 +7,11 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
+use crate::ip::{cidr, net_addr};
+
 /// What ADD made, and what prevResult says that earlier plugins made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename = "Result", default)]
 pub struct CniResult {
     /// Interfaces in the order their makers listed them; [`IpConfig::interface`] counts in here.
     pub interfaces: Vec<Interface>,
@@ -29,49 +32,67 @@ impl CniResult {
 }
 
 /// One network interface.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Interface", default)]
 pub struct Interface {
     /// The interface's name.
     pub name: String,
     /// The MAC address as text, lower-case with colons; empty when unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub mac: String,
     /// MTU in bytes; 0 when not reported.
+    #[serde(skip_serializing_if = "is_zero")]
     pub mtu: i64,
     /// Path of the network namespace; empty for the host.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub sandbox: String,
     /// Path of a vhost-user socket (CNI 1.1).
+    #[serde(rename = "socketPath", skip_serializing_if = "String::is_empty")]
     pub socket_path: String,
     /// PCI address of the device (CNI 1.1).
+    #[serde(rename = "pciID", skip_serializing_if = "String::is_empty")]
     pub pci_id: String,
 }
 
 /// One address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "ipConfig")]
 pub struct IpConfig {
     /// Index into [`CniResult::interfaces`]; absent and 0 are different things.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<i64>,
     /// The address with its prefix length.
+    #[serde(with = "cidr")]
     pub address: IpNetwork,
     /// The gateway of the address's subnet.
+    #[serde(default, deserialize_with = "net_addr", skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
 }
 
 /// One route.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "types.route")]
 pub struct Route {
     /// Destination.
+    #[serde(with = "cidr")]
     pub dst: IpNetwork,
     /// Next hop; absent means the family's gateway.
+    #[serde(default, deserialize_with = "net_addr", skip_serializing_if = "Option::is_none")]
     pub gw: Option<IpAddr>,
     /// Path MTU in bytes; 0 when not set.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub mtu: i64,
     /// Advertised MSS in bytes; 0 when not set.
+    #[serde(rename = "advmss", default, skip_serializing_if = "is_zero")]
     pub adv_mss: i64,
     /// Metric; 0 when not set.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i64,
     /// Routing table; absent means main, an explicit 0 is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<i64>,
     /// Route scope (rtnetlink number); absent means universe, an explicit 0 is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<i64>,
 }
 
@@ -107,4 +128,9 @@ impl Dns {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks of skip_serializing_if")]
+fn is_zero(value: &i64) -> bool {
+    *value == 0
 }

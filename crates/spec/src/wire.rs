@@ -37,40 +37,22 @@ pub enum PrevResultError {
     },
 }
 
-/// Versions whose results look alike share a shape.
-#[derive(Clone, Copy)]
-enum Shape {
-    /// One address per family, no interfaces.
-    V0_2,
-    /// Lists; an address says its family.
-    V0_4,
-    /// The shape that plugins work with.
-    V1,
+/// The versions whose results look like those of `version`.
+fn alike(version: CniVersion) -> &'static [CniVersion] {
+    use CniVersion::{V0_1_0, V0_2_0, V0_3_0, V0_3_1, V0_4_0, V1_0_0, V1_1_0};
+    match version {
+        // One address per family, no interfaces.
+        V0_1_0 | V0_2_0 => &[V0_1_0, V0_2_0],
+        // Lists; an address says its family.
+        V0_3_0 | V0_3_1 | V0_4_0 => &[V0_3_0, V0_3_1, V0_4_0],
+        // The shape that plugins work with.
+        V1_0_0 | V1_1_0 => &[V1_0_0, V1_1_0],
+    }
 }
 
-impl Shape {
-    fn of(version: CniVersion) -> Self {
-        use CniVersion::{V0_1_0, V0_2_0, V0_3_0, V0_3_1, V0_4_0, V1_0_0, V1_1_0};
-        match version {
-            V0_1_0 | V0_2_0 => Self::V0_2,
-            V0_3_0 | V0_3_1 | V0_4_0 => Self::V0_4,
-            V1_0_0 | V1_1_0 => Self::V1,
-        }
-    }
-
-    fn versions(self) -> &'static [CniVersion] {
-        match self {
-            Self::V0_2 => &CniVersion::ALL[..2],
-            Self::V0_4 => &CniVersion::ALL[2..5],
-            Self::V1 => &CniVersion::ALL[5..],
-        }
-    }
-
-    /// Whether a result that calls itself `found` has this shape. Only the oldest shape may leave it empty.
-    fn has(self, found: &str) -> bool {
-        self.versions().iter().any(|known| known.as_str() == found)
-            || (found.is_empty() && matches!(self, Self::V0_2))
-    }
+/// Whether results have at most one address per family, and nothing else than addresses.
+fn has_only_addresses(version: CniVersion) -> bool {
+    version < CniVersion::V0_3_0
 }
 
 /// Reads a result under a configuration of version `version` (its text, `""` meaning 0.1.0). A result without
@@ -79,15 +61,15 @@ impl Shape {
 /// # Errors
 /// [`PrevResultError`].
 pub fn parse_result(version: &str, json: &Json) -> Result<CniResult, PrevResultError> {
-    let shape = Shape::of(CniVersion::parse(version)?);
+    let known = CniVersion::parse(version)?;
+    let supported = alike(known);
     let found = decode::<VersionOnly>(json)?.cni_version.unwrap_or_else(|| version.to_owned());
-    if !shape.has(&found) {
-        return Err(PrevResultError::OtherShape { supported: shape.versions(), found });
+    // An empty one, which means 0.1.0, is of the oldest shape.
+    if !CniVersion::parse(&found).is_ok_and(|found| supported.contains(&found)) {
+        return Err(PrevResultError::OtherShape { supported, found });
     }
-    Ok(match shape {
-        Shape::V0_2 => decode::<v02::Result>(json)?.into(),
-        Shape::V0_4 | Shape::V1 => decode::<lists::ResultIn>(json)?.into(),
-    })
+    let result = if has_only_addresses(known) { decode::<v02::Result>(json)?.into() } else { decode(json)? };
+    Ok(result)
 }
 
 #[derive(Default, Deserialize)]
@@ -102,8 +84,7 @@ struct VersionOnly {
 /// # Errors
 /// [`ConvertError`] when it cannot.
 pub fn check_expressible(version: CniVersion, result: &CniResult) -> Result<(), ConvertError> {
-    let needs_addresses = matches!(Shape::of(version), Shape::V0_2);
-    if needs_addresses && result.ips.is_empty() { Err(ConvertError::NoAddresses) } else { Ok(()) }
+    if has_only_addresses(version) && result.ips.is_empty() { Err(ConvertError::NoAddresses) } else { Ok(()) }
 }
 
 /// Prints a result for `version`: pretty, four spaces, no newline at the end, as the reference prints it.
@@ -118,10 +99,10 @@ pub fn print_result(version: CniVersion, result: &CniResult) -> Result<String, C
 /// Prints a result as it was read under `version`, were it without addresses: nothing is converted then.
 #[must_use]
 pub fn print_passed_on(version: CniVersion, result: &CniResult) -> String {
-    match Shape::of(version) {
-        Shape::V0_2 => pretty(&v02::Result::new(version, result)),
-        Shape::V0_4 => pretty(&lists::Result04::new(version, result)),
-        Shape::V1 => pretty(&lists::Result1::new(version, result)),
+    if has_only_addresses(version) {
+        pretty(&v02::Result::new(version, result))
+    } else {
+        lists::print(version, result)
     }
 }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The shape of 0.1.0 and 0.2.0: at most one address per family, routes below their family.
 
+use std::net::IpAddr;
+
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
 use super::lists::is_v4;
-use crate::{Cidr, CniResult, CniVersion, Dns, IpConfig, NetAddr, Route};
+use crate::ip::{cidr, net_addr};
+use crate::{CniResult, CniVersion, Dns, IpConfig, Route};
 
 /// `Result` of `pkg/types/020`.
 #[derive(Default, Serialize, Deserialize)]
@@ -23,9 +26,10 @@ pub(super) struct Result {
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "ipConfig")]
 struct Family {
-    ip: Cidr,
-    #[serde(default, skip_serializing_if = "NetAddr::is_unset")]
-    gateway: NetAddr,
+    #[serde(with = "cidr")]
+    ip: IpNetwork,
+    #[serde(default, deserialize_with = "net_addr", skip_serializing_if = "Option::is_none")]
+    gateway: Option<IpAddr>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     routes: Vec<PlainRoute>,
 }
@@ -33,9 +37,10 @@ struct Family {
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "route")]
 struct PlainRoute {
-    dst: Cidr,
-    #[serde(default, skip_serializing_if = "NetAddr::is_unset")]
-    gw: NetAddr,
+    #[serde(with = "cidr")]
+    dst: IpNetwork,
+    #[serde(default, deserialize_with = "net_addr", skip_serializing_if = "Option::is_none")]
+    gw: Option<IpAddr>,
 }
 
 impl Result {
@@ -45,11 +50,9 @@ impl Result {
             let ip = result.ips.iter().find(|ip| is_v4(&ip.address) == v4)?;
             let routes = result.routes.iter().filter(|route| is_v4(&route.dst) == v4);
             Some(Family {
-                ip: Cidr(ip.address),
-                gateway: NetAddr(ip.gateway),
-                routes: routes
-                    .map(|route| PlainRoute { dst: Cidr(route.dst), gw: NetAddr(route.gw) })
-                    .collect(),
+                ip: ip.address,
+                gateway: ip.gateway,
+                routes: routes.map(|route| PlainRoute { dst: route.dst, gw: route.gw }).collect(),
             })
         };
         let (ip4, ip6) = (family(true), family(false));
@@ -60,14 +63,10 @@ impl Result {
 impl From<Result> for CniResult {
     fn from(from: Result) -> Self {
         let mut result = Self { dns: from.dns, ..Self::default() };
-        for family in [from.ip4, from.ip6].into_iter().flatten() {
-            result.ips.push(address(family.ip.0, family.gateway));
-            result.routes.extend(family.routes.into_iter().map(|route| Route::new(route.dst.0, route.gw.0)));
+        for Family { ip, gateway, routes } in [from.ip4, from.ip6].into_iter().flatten() {
+            result.ips.push(IpConfig { interface: None, address: ip, gateway });
+            result.routes.extend(routes.into_iter().map(|route| Route::new(route.dst, route.gw)));
         }
         result
     }
-}
-
-fn address(address: IpNetwork, gateway: NetAddr) -> IpConfig {
-    IpConfig { interface: None, address, gateway: gateway.0 }
 }
