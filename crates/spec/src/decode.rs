@@ -9,8 +9,8 @@
 
 use std::fmt;
 
-use serde::de::value::StringDeserializer;
-use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, Visitor};
+use serde::de::value::{MapDeserializer, SeqDeserializer};
+use serde::de::{self, DeserializeOwned, IntoDeserializer, Visitor};
 use serde_json::Number;
 use thiserror::Error;
 
@@ -130,7 +130,29 @@ struct Decoder<'a> {
     go_type: Option<&'static str>,
 }
 
-impl Decoder<'_> {
+impl<'a> Decoder<'a> {
+    /// What is inside of a list or an object stands where that stands.
+    fn inside(self, json: &'a Json) -> Self {
+        Self { json, go_type: None, ..self }
+    }
+
+    fn visit_items<'de, V: Visitor<'de>>(
+        self,
+        items: &'a [Json],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        visitor.visit_seq(SeqDeserializer::new(items.iter().map(|item| self.inside(item))))
+    }
+
+    fn visit_members<'de, V: Visitor<'de>>(
+        self,
+        members: &'a [(String, Json)],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        let members = members.iter().map(|(key, value)| (key.as_str(), self.inside(value)));
+        visitor.visit_map(MapDeserializer::new(members))
+    }
+
     /// A number, which `null` is 0 for.
     fn number(&self) -> Option<Number> {
         match self.json {
@@ -163,6 +185,14 @@ impl Decoder<'_> {
     }
 }
 
+impl IntoDeserializer<'_, DecodeError> for Decoder<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
 impl<'de> de::Deserializer<'de> for Decoder<'_> {
     type Error = DecodeError;
 
@@ -176,10 +206,8 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
                 (None, Some(value), _) => visitor.visit_u64(value),
                 (None, None, value) => visitor.visit_f64(value.unwrap_or_default()),
             },
-            Json::Array(items) => visitor.visit_seq(Items { items: items.iter(), place: self.place }),
-            Json::Object(members) => {
-                visitor.visit_map(Members { members: members.iter(), value: None, place: self.place })
-            }
+            Json::Array(items) => self.visit_items(items, visitor),
+            Json::Object(members) => self.visit_members(members, visitor),
         }
     }
 
@@ -229,12 +257,12 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let items = self.json.items().ok_or_else(|| self.mismatch("[]string"))?;
-        visitor.visit_seq(Items { items: items.iter(), place: self.place })
+        self.visit_items(items, visitor)
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let members = self.json.members().ok_or_else(|| self.mismatch("map[string]string"))?;
-        visitor.visit_map(Members { members: members.iter(), value: None, place: self.place })
+        self.visit_members(members, visitor)
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -248,9 +276,13 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
         }
         let members = self.json.members().ok_or_else(|| self.mismatch(structure))?;
         let structure = self.place.named(structure);
+        let place = |name| Place::Field { structure, name, parent: self.place };
         let fields =
-            fields.iter().filter_map(|name| Some((*name, field(members, name, fields)?))).collect::<Vec<_>>();
-        visitor.visit_map(Fields { fields: fields.into_iter(), value: None, structure, parent: self.place })
+            fields.iter().filter_map(|name| Some((*name, field(members, name, fields)?, place(name))));
+        let fields = fields.collect::<Vec<_>>();
+        let decoders =
+            fields.iter().map(|(name, json, place)| (*name, Decoder { json, place, go_type: None }));
+        visitor.visit_map(MapDeserializer::new(decoders))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -263,13 +295,9 @@ impl<'de> de::Deserializer<'de> for Decoder<'_> {
         visitor.visit_newtype_struct(Decoder { go_type: go_type.or(self.go_type), ..self })
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        visitor.visit_unit()
-    }
-
     serde::forward_to_deserialize_any! {
         i8 i16 i32 i128 u8 u16 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
-        enum identifier
+        enum identifier ignored_any
     }
 }
 
@@ -287,68 +315,6 @@ fn field<'a>(members: &'a [(String, Json)], name: &str, fields: &[&str]) -> Opti
 /// The key of a field whose name may say which structure it is of.
 fn key_of(field: &str) -> &str {
     field.rsplit("::").next().unwrap_or(field)
-}
-
-struct Items<'a> {
-    items: std::slice::Iter<'a, Json>,
-    place: &'a Place<'a>,
-}
-
-impl<'de> de::SeqAccess<'de> for Items<'_> {
-    type Error = DecodeError;
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, DecodeError> {
-        self.items
-            .next()
-            .map(|json| seed.deserialize(Decoder { json, place: self.place, go_type: None }))
-            .transpose()
-    }
-}
-
-struct Members<'a> {
-    members: std::slice::Iter<'a, (String, Json)>,
-    value: Option<&'a Json>,
-    place: &'a Place<'a>,
-}
-
-impl<'de> de::MapAccess<'de> for Members<'_> {
-    type Error = DecodeError;
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
-        let Some((key, value)) = self.members.next() else { return Ok(None) };
-        self.value = Some(value);
-        let key: StringDeserializer<DecodeError> = key.clone().into_deserializer();
-        seed.deserialize(key).map(Some)
-    }
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
-        seed.deserialize(Decoder {
-            json: self.value.take().unwrap_or(&Json::Null),
-            place: self.place,
-            go_type: None,
-        })
-    }
-}
-
-struct Fields<'a> {
-    fields: std::vec::IntoIter<(&'static str, &'a Json)>,
-    value: Option<(&'static str, &'a Json)>,
-    structure: &'static str,
-    parent: &'a Place<'a>,
-}
-
-impl<'de> de::MapAccess<'de> for Fields<'_> {
-    type Error = DecodeError;
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
-        self.value = self.fields.next();
-        let Some((name, _)) = self.value else { return Ok(None) };
-        seed.deserialize(de::value::StrDeserializer::<DecodeError>::new(name)).map(Some)
-    }
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
-        let (name, json) = self.value.take().unwrap_or(("", &Json::Null));
-        let place = Place::Field { structure: self.structure, name, parent: self.parent };
-        seed.deserialize(Decoder { json, place: &place, go_type: None })
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 
 use std::fmt;
 
+use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::ser::{Serialize, Serializer};
 use serde_json::Number;
 use thiserror::Error;
 
@@ -169,12 +170,6 @@ impl<'de> Visitor<'de> for JsonVisitor {
     fn visit_unit<E>(self) -> Result<Json, E> {
         Ok(Json::Null)
     }
-    fn visit_none<E>(self) -> Result<Json, E> {
-        Ok(Json::Null)
-    }
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
-        Json::deserialize(deserializer)
-    }
     fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
         Ok(Json::Bool(value))
     }
@@ -190,22 +185,11 @@ impl<'de> Visitor<'de> for JsonVisitor {
     fn visit_str<E>(self, value: &str) -> Result<Json, E> {
         Ok(Json::String(value.to_owned()))
     }
-    fn visit_string<E>(self, value: String) -> Result<Json, E> {
-        Ok(Json::String(value))
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            items.push(item);
-        }
-        Ok(Json::Array(items))
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Json, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Json::Array)
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
-        let mut members = Vec::new();
-        while let Some(member) = map.next_entry()? {
-            members.push(member);
-        }
-        Ok(Json::Object(members))
+        std::iter::from_fn(|| map.next_entry().transpose()).collect::<Result<_, _>>().map(Json::Object)
     }
 }
 
@@ -224,13 +208,7 @@ impl Serialize for Json {
             Self::Number(value) => value.serialize(serializer),
             Self::String(value) => serializer.serialize_str(value),
             Self::Array(items) => items.serialize(serializer),
-            Self::Object(members) => {
-                let mut map = serializer.serialize_map(Some(members.len()))?;
-                for (key, value) in members {
-                    map.serialize_entry(key, value)?;
-                }
-                map.end()
-            }
+            Self::Object(members) => serializer.collect_map(members.iter().map(|(key, value)| (key, value))),
         }
     }
 }
