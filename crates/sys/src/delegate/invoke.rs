@@ -268,7 +268,7 @@ fn is_this_executable(path: &Path) -> bool {
 
 /// What a failed delegate said, in the form that the reference gives it.
 pub(crate) fn error_object(answer: &Answer) -> ErrorObject {
-    let said = |bytes| quoted(&String::from_utf8_lossy(bytes)).to_string();
+    let said = |bytes| quoted(&String::from_utf8_lossy(bytes));
     let msg = if !answer.stdout.is_empty() {
         match Json::parse(&answer.stdout)
             .map_err(|error| error.to_string())
