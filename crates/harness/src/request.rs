@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use cnibox_netlink::{InvalidMac, Mac};
 use cnibox_spec::{
-    Args, ArgsError, CniResult, CniVersion, Code, DecodeError, Dns, Json, LiveAttachment, NetworkName, Verb,
+    ArgsError, CniResult, CniVersion, Code, DecodeError, Dns, Json, LiveAttachment, NetworkName, Verb,
     decode, decode_embedding, parse_result,
 };
 use cnibox_sys::{Env, Failure};
@@ -185,7 +185,7 @@ impl Input<'_> {
     /// The value of `MAC` in `CNI_ARGS`; empty when it is not there.
     ///
     /// # Errors
-    /// Those of [`Args::load`].
+    /// Those of [`cnibox_spec::load_args`].
     pub fn mac_of_args(&self) -> Result<String, ArgsError> {
         let mut mac = String::new();
         self.load_args(|key, value| {
@@ -220,15 +220,15 @@ impl Input<'_> {
         decoded.map_err(|error| Failure::from(error).prefixed(&format!("{failed}: ")))
     }
 
-    /// Hands the pairs of `CNI_ARGS` to `known`; see [`Args::load`].
+    /// Hands the pairs of `CNI_ARGS` to `known`; see [`cnibox_spec::load_args`].
     ///
     /// # Errors
-    /// Those of [`Args::load`].
+    /// Those of [`cnibox_spec::load_args`].
     pub fn load_args(
         &self,
         known: impl FnMut(&str, &str) -> Option<Result<(), String>>,
     ) -> Result<(), ArgsError> {
-        Args::new(&self.args()).load(known)
+        cnibox_spec::load_args(&self.args(), known)
     }
 }
 

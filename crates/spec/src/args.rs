@@ -29,47 +29,35 @@ pub enum ArgsError {
     CommonArgs,
 }
 
-/// The pairs of `CNI_ARGS`, in their order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Args<'a> {
-    pairs: Vec<&'a str>,
-}
-
-impl<'a> Args<'a> {
-    /// Takes the variable's value; an empty one has no pairs. Nothing is checked before [`Args::load`],
-    /// since most plugins must ignore even a malformed value.
-    #[must_use]
-    pub fn new(value: &'a str) -> Self {
-        Self { pairs: if value.is_empty() { Vec::new() } else { value.split(';').collect() } }
+/// Hands every pair of `value` to `known`, which says whether the key is its own and may refuse the value. Keys are
+/// case-sensitive; `IgnoreUnknown` is understood here. An empty value has no pairs.
+///
+/// # Errors
+/// See [`ArgsError`]; the first malformed pair or refused value ends the pass, unknown keys are reported
+/// together at its end.
+pub fn load_args(
+    value: &str,
+    mut known: impl FnMut(&str, &str) -> Option<Result<(), String>>,
+) -> Result<(), ArgsError> {
+    if value.is_empty() {
+        return Ok(());
     }
-
-    /// Hands every pair to `known`, which says whether the key is its own and may refuse the value. Keys are
-    /// case-sensitive; `IgnoreUnknown` is understood here.
-    ///
-    /// # Errors
-    /// See [`ArgsError`]; the first malformed pair or refused value ends the pass, unknown keys are reported
-    /// together at its end.
-    pub fn load(
-        &self,
-        mut known: impl FnMut(&str, &str) -> Option<Result<(), String>>,
-    ) -> Result<(), ArgsError> {
-        let mut ignore_unknown = false;
-        let mut unknown = Vec::new();
-        for pair in &self.pairs {
-            let (key, value) = split_pair(pair)?;
-            let outcome = match key {
-                "CommonArgs" => return Err(ArgsError::CommonArgs),
-                "IgnoreUnknown" => Some(parse_bool(value).map(|flag| ignore_unknown = flag)),
-                _ => known(key, value),
-            };
-            match outcome {
-                None => unknown.push((*pair).to_owned()),
-                Some(Ok(())) => {}
-                Some(Err(reason)) => return Err(ArgsError::Value { pair: (*pair).to_owned(), reason }),
-            }
+    let mut ignore_unknown = false;
+    let mut unknown = Vec::new();
+    for pair in value.split(';') {
+        let (key, value) = split_pair(pair)?;
+        let outcome = match key {
+            "CommonArgs" => return Err(ArgsError::CommonArgs),
+            "IgnoreUnknown" => Some(parse_bool(value).map(|flag| ignore_unknown = flag)),
+            _ => known(key, value),
+        };
+        match outcome {
+            None => unknown.push(pair.to_owned()),
+            Some(Ok(())) => {}
+            Some(Err(reason)) => return Err(ArgsError::Value { pair: pair.to_owned(), reason }),
         }
-        if unknown.is_empty() || ignore_unknown { Ok(()) } else { Err(ArgsError::Unknown(unknown)) }
     }
+    if unknown.is_empty() || ignore_unknown { Ok(()) } else { Err(ArgsError::Unknown(unknown)) }
 }
 
 fn split_pair(pair: &str) -> Result<(&str, &str), ArgsError> {
@@ -93,15 +81,13 @@ mod tests {
 
     fn load(value: &str) -> Result<Option<String>, String> {
         let mut mac = None;
-        Args::new(value)
-            .load(|key, value| {
-                (key == "MAC").then(|| {
-                    mac = Some(value.to_owned());
-                    Ok(())
-                })
+        let loaded = load_args(value, |key, value| {
+            (key == "MAC").then(|| {
+                mac = Some(value.to_owned());
+                Ok(())
             })
-            .map(|()| mac)
-            .map_err(|error| error.to_string())
+        });
+        loaded.map(|()| mac).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -55,7 +55,7 @@ mod verb;
 mod version;
 mod wire;
 
-pub use args::{Args, ArgsError};
+pub use args::{ArgsError, load_args};
 pub use code::{Code, ErrorObject};
 pub use decode::{DecodeError, decode, decode_embedding};
 pub use gostyle::{hex_mask, list, or_nil, quoted, quoted_list};

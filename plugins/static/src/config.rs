@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use cnibox_harness::Input;
 use cnibox_spec::{
-    Args, CniVersion, Code, Dns, Json, NetAddr, Route, VersionNumber, decode, parse_cidr, parse_ip, unmapped,
+    CniVersion, Code, Dns, Json, NetAddr, Route, VersionNumber, decode, load_args, parse_cidr, parse_ip, unmapped,
 };
 use cnibox_sys::{Coded, Failure};
 use ipnetwork::IpNetwork;
@@ -165,7 +165,7 @@ fn from_runtime(ips: &[String]) -> Result<Vec<Wanted>, ConfigError> {
 /// `IP` and `GATEWAY`: lists with commas. A gateway belongs to every address of `IP` whose subnet it is in.
 fn from_args(args: &str) -> Result<Vec<Wanted>, Failure> {
     let (mut ips, mut gateways) = (String::new(), String::new());
-    Args::new(args).load(|key, value| {
+    load_args(args, |key, value| {
         let list = match key {
             "IP" => &mut ips,
             "GATEWAY" => &mut gateways,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use cnibox_harness::Input;
 use cnibox_netlink::Mac;
-use cnibox_spec::{Args, ArgsError, CniResult, Code, Json, Verb, decode};
+use cnibox_spec::{ArgsError, CniResult, Code, Json, Verb, decode, load_args};
 use cnibox_sys::{Coded, Failure};
 use serde::Deserialize;
 use thiserror::Error;
@@ -190,7 +190,7 @@ fn data_dir(configured: String) -> PathBuf {
 
 fn mac_of_args(args: &str) -> Result<String, ArgsError> {
     let mut mac = String::new();
-    Args::new(args).load(|key, value| {
+    load_args(args, |key, value| {
         (key == "MAC").then(|| {
             value.clone_into(&mut mac);
             Ok(())

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use cnibox_spec::{Args, parse_cidr, parse_ip};
+use cnibox_spec::{load_args, parse_cidr, parse_ip};
 
 fn main() -> ExitCode {
     cnibox_spec_fuzz::fuzz(target)
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
 fn target(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let mut known = 0;
-    let loaded = Args::new(&text).load(|key, value| {
+    let loaded = load_args(&text, |key, value| {
         let _ = (parse_ip(value), parse_cidr(value));
         known += usize::from(key == "IP");
         (key == "IP").then(|| if value.is_empty() { Err("empty".to_owned()) } else { Ok(()) })
