@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use cnibox_harness::Input;
 use cnibox_spec::{
-    ArgsError, Cidr, CniVersion, IpParseError, Json, Route, Verb, VersionNumber, decode, parse_cidr, parse_ip,
+    ArgsError, Cidr, CniVersion, IpParseError, Json, Route, Verb, decode, parse_cidr, parse_ip,
 };
 use cnibox_sys::Failure;
 use ipnetwork::IpNetwork;
@@ -243,7 +243,7 @@ fn check_sets(shapes: &[RangeSetShape], input: &Input<'_>) -> Result<Vec<RangeSe
     };
     let sets = shapes.iter().enumerate().map(check).collect::<Result<Vec<_>, _>>()?;
     let of_v4 = sets.iter().filter(|set| set.is_ipv4()).count();
-    let older = VersionNumber::of(input.conf.version) < VersionNumber::of(CniVersion::V0_3_0);
+    let older = input.conf.version < CniVersion::V0_3_0;
     if older && (of_v4 > 1 || sets.len() - of_v4 > 1) {
         return Err(ConfigError::OnePerFamily(input.conf.version_text.clone()));
     }
