@@ -33,7 +33,7 @@ fn round(record: &mut impl FnMut(&'static str, Duration)) {
         record(what, start.elapsed());
     };
     let host = NetNs::current().unwrap();
-    let pod = NetNs::anonymous().unwrap();
+    let pod = cnibox_testkit::anonymous();
     let spec = VethSpec {
         name: "eth0",
         mtu: None,

@@ -54,35 +54,12 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// A namespace could not be created at, or deleted from, a path.
-    #[error("{operation} netns \"{}\": {}", path.display(), io_text(source))]
-    Persist {
-        /// What was attempted: `create`, `mount`, `unmount`, ...
-        operation: &'static str,
-        /// The path of the namespace.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
 }
 
 impl Error {
     /// The path does not exist (`ENOENT` of `statfs`). Only this means "container already gone" on DEL.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Statfs { source, .. } if source.raw_os_error() == Some(libc::ENOENT))
-    }
-
-    /// The errno behind the error, if there is one.
-    pub fn errno(&self) -> Option<i32> {
-        match self {
-            Self::NotANamespace { .. } => None,
-            Self::Statfs { source, .. }
-            | Self::Open { source, .. }
-            | Self::Enter { source, .. }
-            | Self::Current { source }
-            | Self::Thread { source }
-            | Self::Persist { source, .. } => source.raw_os_error(),
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Network namespaces (open, enter, compare, create) and the sysctls inside them.
+//! Network namespaces (open, enter, compare) and the sysctls inside them.
 //!
-//! Owns every `setns` and `unshare` of the repository. Must never know about links, addresses or plugins.
+//! Owns every `setns` of the repository; nothing but tests makes a namespace. Must never know about links, addresses or plugins.
 //! Invariant: a thread that entered a namespace through this crate is back in its own one when the call returns. One that
 //! could not come back does not go; should the way back be closed meanwhile, the process aborts rather than run on in the
 //! wrong namespace.
@@ -9,9 +9,7 @@
 pub mod errno;
 mod error;
 mod netns;
-mod persistent;
 pub mod sysctl;
 
 pub use error::Error;
-pub use netns::{Identity, NetNs, is_current};
-pub use persistent::{create_at, delete_at};
+pub use netns::{NetNs, is_current};

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One network namespace as an open file: checks, identity, entering and coming back.
-#![expect(clippy::disallowed_methods, reason = "the only home of setns and unshare")]
+#![expect(clippy::disallowed_methods, reason = "the only home of setns")]
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, open};
-use nix::sched::{CloneFlags, setns, unshare};
+use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
 
@@ -22,23 +22,9 @@ pub struct NetNs {
     path: PathBuf,
 }
 
-/// What makes two namespaces the same: device and inode of the namespace file, see `namespaces(7)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Identity {
-    device: u64,
-    inode: u64,
-}
-
 /// The calling thread is inside another namespace until this is dropped.
 struct Entered {
     home: NetNs,
-}
-
-impl Identity {
-    /// Device and inode.
-    pub fn numbers(self) -> (u64, u64) {
-        (self.device, self.inode)
-    }
 }
 
 impl NetNs {
@@ -72,34 +58,13 @@ impl NetNs {
         Ok(Self { file, path })
     }
 
-    /// A new, empty namespace that lives as long as something holds it open. Made on a thread of its own, so the
-    /// caller's namespace does not change. Equivalent of the reference's `TempNetNS`.
-    ///
-    /// # Errors
-    /// [`Error::Persist`] with the operation `create`; [`Error::Current`], [`Error::Thread`].
-    pub fn anonymous() -> Result<Self, Error> {
-        on_own_thread(|| {
-            unshare_net().map_err(|source| Error::Persist {
-                operation: "create",
-                path: PathBuf::from("(anonymous)"),
-                source,
-            })?;
-            Self::current()
-        })?
-    }
-
-    /// The path the namespace was opened by, as given.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Device and inode of the namespace.
+    /// Device and inode of the namespace file, which make two namespaces the same, see `namespaces(7)`.
     ///
     /// # Errors
     /// [`Error::Open`] when `fstat` fails.
-    pub fn identity(&self) -> Result<Identity, Error> {
+    pub fn identity(&self) -> Result<(u64, u64), Error> {
         let meta = self.file.metadata().map_err(|source| Error::Open { path: self.path.clone(), source })?;
-        Ok(Identity { device: meta.dev(), inode: meta.ino() })
+        Ok((meta.dev(), meta.ino()))
     }
 
     /// Whether the calling thread is in this very namespace.
@@ -145,12 +110,6 @@ impl AsFd for NetNs {
     }
 }
 
-impl AsRawFd for NetNs {
-    fn as_raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
-    }
-}
-
 impl Drop for Entered {
     fn drop(&mut self) {
         if self.home.set().is_err() {
@@ -166,13 +125,8 @@ pub fn is_current(path: impl AsRef<Path>) -> bool {
     NetNs::open(path).and_then(|ns| ns.same_as_current()).unwrap_or(false)
 }
 
-/// `unshare(CLONE_NEWNET)` for the calling thread, which should be one that ends soon.
-pub(crate) fn unshare_net() -> io::Result<()> {
-    unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from)
-}
-
 /// Runs `work` on a thread of its own and passes a panic on.
-pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, work);
         let thread = thread.map_err(|source| Error::Thread { source })?;
@@ -181,7 +135,7 @@ pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<
 }
 
 /// Not `/proc/self/ns/net`: that is the main thread's.
-pub(crate) const CURRENT: &str = "/proc/thread-self/ns/net";
+const CURRENT: &str = "/proc/thread-self/ns/net";
 
 #[cfg(test)]
 mod tests {

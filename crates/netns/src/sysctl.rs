@@ -42,15 +42,7 @@ pub enum Error {
 impl Error {
     /// The sysctl does not exist, because of the kernel's configuration or because the interface is gone.
     pub fn is_not_found(&self) -> bool {
-        self.errno() == Some(libc::ENOENT)
-    }
-
-    /// The errno behind the error, if there is one.
-    pub fn errno(&self) -> Option<i32> {
-        match self {
-            Self::Io { source, .. } => source.raw_os_error(),
-            Self::Name { .. } | Self::Empty { .. } => None,
-        }
+        matches!(self, Self::Io { source, .. } if source.raw_os_error() == Some(libc::ENOENT))
     }
 }
 

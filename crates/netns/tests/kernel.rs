@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entering, comparing, creating and deleting namespaces, and sysctls inside them.
+//! Entering and comparing namespaces, and sysctls inside them.
 
 use std::process::Command;
 
-use cnibox_netns::{Error, NetNs, create_at, delete_at, is_current, sysctl};
-use cnibox_testkit::sandbox;
+use cnibox_netns::{Error, NetNs, is_current, sysctl};
+use cnibox_testkit::{anonymous, sandbox};
 
 #[test]
 fn running_inside_a_namespace_always_returns() {
@@ -55,7 +55,7 @@ fn a_thread_that_could_not_come_back_does_not_go() {
 #[ignore = "wants a user namespace of its own"]
 fn inside_of_a_user_namespace() {
     let home = NetNs::current().unwrap().identity().unwrap();
-    let pod = NetNs::anonymous().unwrap();
+    let pod = anonymous();
     assert!(pod.run(|| pod.same_as_current().unwrap()).unwrap());
     let failed: Result<(), &str> = pod.run(|| Err("early")).unwrap();
     assert!(failed.is_err());
@@ -63,17 +63,13 @@ fn inside_of_a_user_namespace() {
 }
 
 #[test]
-fn namespaces_bound_to_a_path_come_and_go() {
+fn a_namespace_is_its_path_until_that_is_unbound() {
     sandbox(|net| {
-        let path = net.dir().join("ns");
-        let ns = create_at(&path).unwrap();
-        assert_eq!(NetNs::open(&path).unwrap().identity().unwrap(), ns.identity().unwrap());
-        assert!(!ns.same_as_current().unwrap());
-        let taken = create_at(&path).unwrap_err();
-        assert_eq!(taken.to_string(), format!("create netns \"{}\": file exists", path.display()));
-        delete_at(&path).unwrap();
-        assert!(NetNs::open(&path).unwrap_err().is_gone());
-        assert_eq!(delete_at(&path).unwrap_err().errno(), Some(2));
+        let pod = net.container();
+        assert_eq!(NetNs::open(&pod.path).unwrap().identity().unwrap(), pod.netns.identity().unwrap());
+        assert!(!pod.netns.same_as_current().unwrap());
+        net.run("ip", &["netns", "delete", &pod.id]);
+        assert!(NetNs::open(&pod.path).unwrap_err().is_gone());
     });
 }
 
@@ -86,16 +82,6 @@ fn a_file_left_behind_by_an_unmount_is_an_error_but_not_gone() {
         assert!(matches!(error, Error::NotANamespace { .. }) && !error.is_gone());
         // tmpfs
         assert_eq!(error.to_string(), format!("unknown FS magic on \"{}\": 1021994", path.display()));
-        delete_at(&path).unwrap();
-    });
-}
-
-#[test]
-fn anonymous_namespaces_are_new_and_do_not_move_the_caller() {
-    sandbox(|net| {
-        let (one, two) = (NetNs::anonymous().unwrap(), NetNs::anonymous().unwrap());
-        assert_ne!(one.identity().unwrap(), two.identity().unwrap());
-        assert!(net.netns().same_as_current().unwrap());
     });
 }
 

@@ -10,9 +10,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cnibox_netns::{NetNs, create_at};
+use cnibox_netns::NetNs;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+
+use crate::create_at;
 
 /// The namespaces a test runs in. They end with the test's thread.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use cnibox_testkit::{ask_tcp, ask_udp, in_netns, ping, sandbox, serve_tcp, serve_udp};
+use cnibox_testkit::{anonymous, ask_tcp, ask_udp, in_netns, ping, sandbox, serve_tcp, serve_udp};
 
 #[test]
 fn sandboxes_and_pods_are_namespaces_of_their_own() {
@@ -17,6 +17,15 @@ fn sandboxes_and_pods_are_namespaces_of_their_own() {
         assert!(net.run("ip", &["-o", "link"]).lines().count() >= 1);
     });
     assert!(!std::path::Path::new("/run/testkit").exists());
+}
+
+#[test]
+fn anonymous_namespaces_are_new_and_do_not_move_the_caller() {
+    sandbox(|net| {
+        let (one, two) = (anonymous(), anonymous());
+        assert_ne!(one.identity().unwrap(), two.identity().unwrap());
+        assert!(net.netns().same_as_current().unwrap());
+    });
 }
 
 #[test]

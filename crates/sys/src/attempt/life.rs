@@ -429,7 +429,7 @@ pub(crate) fn taken_over_by(record: &Record) -> Option<Attachment> {
 /// Whether what is at the path is certainly another namespace.
 pub(crate) fn is_other_than(namespace: &Namespace, path: &NetnsPath) -> bool {
     let found = NetNs::open(path.as_str()).and_then(|netns| netns.identity());
-    found.is_ok_and(|found| found.numbers() != namespace.inode)
+    found.is_ok_and(|found| found != namespace.inode)
 }
 
 /// The namespace, if it is still where it was.
@@ -444,7 +444,7 @@ pub(crate) fn reach(namespace: &Namespace) -> Option<Pod> {
 fn namespace_of(pod: &Pod) -> Result<Namespace, cnibox_netns::Error> {
     Ok(Namespace {
         path: pod.path.as_str().to_owned(),
-        inode: pod.netns.identity()?.numbers(),
+        inode: pod.netns.identity()?,
         cookie: pod.rtnl.netns_cookie(),
     })
 }

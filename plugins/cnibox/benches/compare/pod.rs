@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use cnibox_netns::create_at;
+use cnibox_testkit::create_at;
 use serde_json::{Value, json};
 
 /// The address that ports are published on.

@@ -4,9 +4,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use cnibox_netns::{NetNs, create_at};
+use cnibox_netns::NetNs;
 use cnibox_testkit::{
-    Attachment, Chain, Container, Sandbox, Snapshot, ask_tcp, ask_udp, has_ipv6, ping, serve_tcp, serve_udp,
+    Attachment, Chain, Container, Sandbox, Snapshot, ask_tcp, ask_udp, create_at, has_ipv6, ping, serve_tcp,
+    serve_udp,
 };
 use serde_json::{Value, json};
 
