@@ -55,6 +55,26 @@ fn prints_0_4_with_families_and_dns() {
 }
 
 #[test]
+fn older_versions_leave_out_what_they_do_not_know() {
+    let mut result = sample();
+    result.interfaces[0].socket_path = "/s".into();
+    result.interfaces[0].pci_id = "0000:00:01.0".into();
+    result.dns = Dns { nameservers: vec!["10.1.2.1".into()], domain: "d".into(), ..Dns::default() };
+    let compact = |version| -> String {
+        print_result(version, &result).unwrap().split_whitespace().collect::<String>()
+    };
+    let modern = compact(CniVersion::V1_1_0);
+    assert!(modern.contains(r#""dns":{"domain":"d","nameservers":["10.1.2.1"]},"interfaces":"#), "{modern}");
+    assert!(modern.contains(r#""name":"eth0","pciID":"0000:00:01.0","sandbox":"#), "{modern}");
+    assert!(modern.contains(r#"003e","socketPath":"/s"}],"ips":"#), "{modern}");
+    let older = compact(CniVersion::V0_4_0);
+    let interface = print("0.4.0").split_whitespace().collect::<String>();
+    let interface = interface.split(r#","ips""#).next().unwrap();
+    assert!(older.starts_with(interface), "{older}");
+    assert!(older.ends_with(r#","dns":{"nameservers":["10.1.2.1"],"domain":"d"}}"#), "{older}");
+}
+
+#[test]
 fn prints_0_2_with_routes_below_their_family() {
     assert_eq!(
         print("0.2.0"),
