@@ -5,29 +5,10 @@
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::{CniResult, Code, Verb};
-use cnibox_sys::{CheckWording, Coded, Failure, Place, PodPlan, Sys, Txn};
-use thiserror::Error;
+use cnibox_sys::{CheckWording, Failure, Place, PodPlan, Sys, Txn};
 
 /// The plugin.
 pub struct Dummy;
-
-/// What is wrong with a configuration or with an interface.
-#[derive(Debug, Error)]
-enum DummyError {
-    #[error("dummy interface requires an IPAM configuration")]
-    NoIpam,
-    #[error("Interface {0} is down")]
-    Down(String),
-}
-
-impl Coded for DummyError {
-    fn code(&self) -> Code {
-        match self {
-            Self::NoIpam => Code::INVALID_CONFIG,
-            Self::Down(_) => Code::INTERNAL,
-        }
-    }
-}
 
 impl Plugin for Dummy {
     const NAME: &'static str = "dummy";
@@ -35,14 +16,14 @@ impl Plugin for Dummy {
     type Config = ();
 
     fn config(input: &Input<'_>) -> Result<(), Failure> {
-        let is_status = input.verb == Verb::Status;
-        input.check_common(if is_status {
-            "failed to load netconf"
-        } else {
-            "failed to parse network config"
-        })?;
+        let failed = match input.verb {
+            Verb::Status => "failed to load netconf",
+            Verb::Add | Verb::Del | Verb::Check | Verb::Gc => "failed to parse network config",
+        };
+        input.check_common(failed)?;
         if input.conf.ipam().is_none() && matches!(input.verb, Verb::Add | Verb::Check) {
-            return Err(DummyError::NoIpam.into());
+            let text = "dummy interface requires an IPAM configuration";
+            return Err(Failure::new(Code::INVALID_CONFIG, text));
         }
         Ok(())
     }
@@ -68,7 +49,7 @@ impl Plugin for Dummy {
     fn check(request: &Request<'_, (), CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let (result, link) = sys.check_interface(request.expected(request.conf.ipam(), WORDING))?;
         if !link.is_up() {
-            return Err(DummyError::Down(link.name).into());
+            return Err(Failure::new(Code::INTERNAL, format!("Interface {} is down", link.name)));
         }
         sys.check_layer3(&link, &result)
     }

@@ -4,9 +4,8 @@
 use cnibox_harness::{Input, MacShape};
 use cnibox_netlink::Mac;
 use cnibox_spec::{Code, Verb};
-use cnibox_sys::{Coded, Failure};
+use cnibox_sys::Failure;
 use serde::Deserialize;
-use thiserror::Error;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,17 +26,6 @@ pub struct Config {
     pub(crate) labelled: bool,
     /// The bridge in the container whose port the device becomes.
     pub(crate) bridge: Option<String>,
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-enum ConfigError {
-    #[error("invalid MTU {0}")]
-    Mtu(i64),
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -77,7 +65,9 @@ impl Config {
             },
             multi_queue: shape.multi_queue,
             mtu: match u32::try_from(shape.mtu) {
-                Err(_) if input.verb == Verb::Add => return Err(ConfigError::Mtu(shape.mtu).into()),
+                Err(_) if input.verb == Verb::Add => {
+                    return Err(Failure::new(Code::INVALID_CONFIG, format!("invalid MTU {}", shape.mtu)));
+                }
                 mtu => mtu.ok().filter(|mtu| *mtu > 0),
             },
             owner: shape.owner,

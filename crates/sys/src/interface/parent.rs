@@ -18,18 +18,9 @@ enum ParentError {
     NoDefaultRoute,
     #[error("failed to lookup master {name:?}: {source}")]
     Lookup { name: String, source: cnibox_netlink::Error },
-    #[error("invalid MTU {mtu}, must be [0, master MTU({parent})]")]
-    Mtu { mtu: i64, parent: u32 },
 }
 
-impl Coded for ParentError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Mtu { .. } => Code::INVALID_CONFIG,
-            Self::NoDefaultRoute | Self::Lookup { .. } => Code::INTERNAL,
-        }
-    }
-}
+impl Coded for ParentError {}
 
 impl Sys<'_> {
     /// The link called `master`, or the one that the first default route leads to, IPv4 before IPv6.
@@ -72,9 +63,13 @@ impl Sys<'_> {
                 failure
             })?,
         };
-        let fitting = u32::try_from(mtu).ok().filter(|mtu| *mtu <= parent.mtu);
-        let fitting = fitting.ok_or(ParentError::Mtu { mtu, parent: parent.mtu })?;
-        Ok((parent, Some(fitting).filter(|mtu| *mtu != 0)))
+        match u32::try_from(mtu) {
+            Ok(mtu) if mtu <= parent.mtu => Ok((parent, (mtu != 0).then_some(mtu))),
+            _ => {
+                let text = format!("invalid MTU {mtu}, must be [0, master MTU({})]", parent.mtu);
+                Err(Failure::new(Code::INVALID_CONFIG, text))
+            }
+        }
     }
 
     /// The container's number for the namespace that the parent is in; `None` when that is the container's own. A link

@@ -39,9 +39,7 @@ impl Sys<'_> {
         let mask = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
         if mask & CAP_NET_ADMIN == 0 { Err(Unavailable::NoNetAdmin.into()) } else { Ok(()) }
     }
-}
 
-impl Sys<'_> {
     /// Finds out whether this process may make links of this kind, and the kernel can.
     ///
     /// # Errors
@@ -74,9 +72,7 @@ impl Sys<'_> {
         let opened = std::fs::OpenOptions::new().read(true).write(true).open(TUN);
         opened.map(drop).map_err(|error| Unavailable::NoTun(error).into())
     }
-}
 
-impl Sys<'_> {
     /// Finds out whether addresses can be masqueraded with the backend that is asked for.
     ///
     /// # Errors
