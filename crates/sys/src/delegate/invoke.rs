@@ -7,7 +7,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::Scope;
 use std::time::Duration;
 
 use cnibox_spec::{
@@ -194,26 +193,23 @@ pub(crate) struct Answer {
 /// Writes the configuration while the outputs are read: a delegate may answer before it has read everything. One that
 /// says too much, or that there are no threads for, is ended.
 pub(crate) fn talk(mut child: Child, config: &[u8]) -> io::Result<Answer> {
-    let said = std::thread::scope(|scope| {
-        let said = listen(scope, &mut child, config);
-        if said.is_err() {
-            // It may be gone by itself.
-            let _ = child.kill();
-        }
-        said
-    });
+    let said = listen(&mut child, config.to_owned());
+    if said.is_err() {
+        // It may be gone by itself. Processes that it has started may keep its pipes: the threads are left to themselves.
+        let _ = child.kill();
+    }
     let status = child.wait()?;
     let [stdout, stderr] = said?;
     Ok(Answer { exit: Exit::from(!status.success()), status: status_text(status), stdout, stderr })
 }
 
 /// What the delegate says on its standard output and standard error.
-fn listen<'s>(scope: &'s Scope<'s, '_>, child: &mut Child, config: &'s [u8]) -> io::Result<[Vec<u8>; 2]> {
+fn listen(child: &mut Child, config: Vec<u8>) -> io::Result<[Vec<u8>; 2]> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let thread = || std::thread::Builder::new().stack_size(STACK);
     // A delegate that does not read its configuration is not an error.
-    thread().spawn_scoped(scope, move || stdin.map(|mut pipe| pipe.write_all(config)))?;
-    let errors = thread().spawn_scoped(scope, move || bounded(stderr))?;
+    thread().spawn(move || stdin.map(|mut pipe| pipe.write_all(&config)))?;
+    let errors = thread().spawn(move || bounded(stderr))?;
     let answer = bounded(stdout)?;
     let errors = errors.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     Ok([answer, errors])

@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cnibox_testkit::{Sandbox, diff, sandbox};
 use serde_json::{Value, json};
@@ -356,10 +356,10 @@ fn with_text_in_rules(text: &str) -> String {
 }
 
 /// A plugin of somebody else that manages addresses, and needs a process and threads to be asked.
-const FOREIGN_IPAM: &str = "#!/bin/sh\ncat >/dev/null\necho '{\"cniVersion\":\"1.0.0\",\"ips\":[{\"address\":\"10.64.0.9/24\",\"gateway\":\"10.64.0.1\"}]}'\n";
+pub(crate) const FOREIGN_IPAM: &str = "#!/bin/sh\ncat >/dev/null\necho '{\"cniVersion\":\"1.0.0\",\"ips\":[{\"address\":\"10.64.0.9/24\",\"gateway\":\"10.64.0.1\"}]}'\n";
 
 /// A network whose addresses come from this script.
-fn with_foreign_ipam(script: &str) -> networks::Network {
+pub(crate) fn with_foreign_ipam(script: &str) -> networks::Network {
     let dir = Side::Ours.dir().expect("our plugins");
     fs::write(dir.join("foreign-ipam"), script).expect("write a plugin");
     fs::set_permissions(dir.join("foreign-ipam"), fs::Permissions::from_mode(0o755))
@@ -405,13 +405,16 @@ fn threads_that_are_refused_leave_nothing() {
 fn a_delegate_that_does_not_stop_talking_is_stopped() {
     sandbox(|net| {
         crate::fixture::install();
-        for endless in ["#!/bin/sh\nexec yes\n", "#!/bin/sh\nexec yes >&2\n"] {
+        // The last one leaves a process behind that keeps what it says on stderr from ending.
+        for endless in ["exec yes", "exec yes >&2", "sleep 60 >/dev/null & exec yes"] {
             let world = World::new(net, with_foreign_ipam(FOREIGN_IPAM), Side::Ours);
             let before = world.host();
-            let _ = with_foreign_ipam(endless);
+            let _ = with_foreign_ipam(&format!("#!/bin/sh\n{endless}\n"));
             let target = Target::of(&net.container());
+            let began = Instant::now();
             let answer = world.call(0, "ADD", &target, &Value::Null).run();
             assert!(!answer.ok() && answer.unclean().is_none(), "{answer:?}");
+            assert!(began.elapsed() < Duration::from_secs(30), "{endless}");
             assert_eq!(world.left(&before, &target), "");
             let _ = with_foreign_ipam(FOREIGN_IPAM);
         }
