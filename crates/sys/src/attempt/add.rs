@@ -169,7 +169,7 @@ impl Sys<'_> {
     /// Whether `address`, which the IPAM plugin keeps for this attachment, is what a dead attempt had, so that it may be
     /// released.
     pub(crate) fn may_release(&mut self, address: IpAddr) -> Result<bool, Failure> {
-        let Some(remains) = self.remains() else { return Ok(false) };
+        let Some(remains) = self.remains().filter(|_| !self.another_may_live()) else { return Ok(false) };
         let was_its = remains.addresses.as_ref().is_none_or(|known| known.contains(&address));
         Ok(was_its && self.in_use_among(&BTreeSet::from([address]), None)?.is_empty())
     }

@@ -38,24 +38,25 @@ impl Sys<'_> {
     /// second address for an attachment; when the first one is what a dead attempt had, it is released.
     fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
         self.attempt_announces();
-        let result = match self.delegate_add(plugin, version) {
-            Ok(result) => result,
-            // It gave up waiting before it did anything, and would only wait as long again.
-            Err(failure) if failure.is_transient() || self.another_may_live() => return Err(failure.into()),
-            Err(failure) => match reserved_address(&failure) {
-                Some(address) if self.may_release(address)? => {
-                    self.delegate(Verb::Del, plugin)?;
-                    self.delegate_add(plugin, version)?
-                }
-                Some(_) => return Err(failure.into()),
-                None => return Err(self.ipam_undo(plugin, failure.into())),
-            },
-        };
+        let mut answer = self.delegate_add(plugin, version);
+        if let Some(address) = answer.as_ref().err().and_then(reserved_address)
+            && self.may_release(address)?
+        {
+            self.delegate(Verb::Del, plugin)?;
+            answer = self.delegate_add(plugin, version);
+        }
+        let result = answer.map_err(|failure| self.ipam_undo(plugin, failure))?;
         self.attempt_was_given(&result);
         Ok(result)
     }
 
-    fn ipam_undo(&mut self, plugin: &str, mut failure: Failure) -> Failure {
+    fn ipam_undo(&mut self, plugin: &str, failure: DelegateError) -> Failure {
+        // What gave up waiting before it did anything would only wait as long again.
+        let has_nothing = failure.is_transient() || reserved_address(&failure).is_some();
+        let mut failure = Failure::from(failure);
+        if has_nothing || self.another_may_live() {
+            return failure;
+        }
         // A configuration that the plugin cannot read fails ADD and DEL alike; once is enough.
         if let Err(error) = self.delegate(Verb::Del, plugin).map_err(Failure::from)
             && error != failure

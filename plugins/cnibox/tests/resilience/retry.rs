@@ -8,6 +8,7 @@ use cnibox_testkit::sandbox;
 use serde_json::{Value, json};
 
 use crate::fixture::{Side, Target, World, on_each, wait};
+use crate::hostile::{FOREIGN_IPAM, with_foreign_ipam};
 use crate::killed::{MOST_TRIES, shorter, usual};
 use crate::networks::{self, Network};
 use crate::report::{Random, Tally, rounds, sides};
@@ -229,6 +230,40 @@ fn a_refused_add_leaves_a_living_attachment_its_address() {
             assert!(checked.ok(), "{}: {checked:?}", network.label);
         });
     }
+}
+
+/// An IPAM plugin that refuses an address of the container's at first, and has no other when that was released.
+const REFUSING_IPAM: &str = r#"#!/bin/sh
+cat >/dev/null
+echo $CNI_COMMAND >>/run/testkit/verbs
+[ $CNI_COMMAND = ADD ] || exit 0
+msg='no address'
+[ $(grep -c ADD /run/testkit/verbs) != 1 ] || msg='10.64.0.10 has been allocated to c, duplicate allocation is not allowed'
+echo "{\"code\":999,\"msg\":\"$msg\"}"
+exit 1
+"#;
+
+/// What a failed ADD is followed by holds for the second one, too, once the dead attempt's address was released.
+#[test]
+fn an_ipam_plugin_that_fails_again_is_told_del_again() {
+    sandbox(|net| {
+        crate::fixture::install();
+        let world = World::new(net, with_foreign_ipam(FOREIGN_IPAM), Side::Ours);
+        let target = Target::of(&net.container());
+        let _ = with_foreign_ipam(&FOREIGN_IPAM.replace("10.64.0.9/", "10.64.0.10/"));
+        world.add(&target).expect("ADD");
+        let name = cnibox_spec::Attachment::new(&world.network.name, &target.id, &target.ifname);
+        let ledger = cnibox_sys::Ledger::of_host();
+        let mut record = ledger.read(&name.expect("names")).expect("a record");
+        // As an ADD leaves it that was killed.
+        record.progress = cnibox_sys::Progress::Begun;
+        drop(ledger.write(&record));
+        let _ = with_foreign_ipam(REFUSING_IPAM);
+        let answer = world.call(0, "ADD", &target, &Value::Null).run();
+        assert_eq!(answer.json()["msg"], "no address", "{answer:?}");
+        let verbs = std::fs::read_to_string("/run/testkit/verbs").expect("what the plugin was told");
+        assert_eq!(verbs, "ADD\nDEL\nADD\nDEL\n");
+    });
 }
 
 #[test]
