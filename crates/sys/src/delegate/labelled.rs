@@ -3,7 +3,8 @@
 //! that makes it can get its label in no other way.
 
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -48,25 +49,26 @@ impl Sys<'_> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // The label is of this thread, and so is the namespace; the process inherits both.
         let child = self.inside(Place::Pod, || {
-            set_exec_label(context)?;
-            let child = command.spawn();
-            set_exec_label(NO_LABEL)?;
-            child.map_err(start)
+            let failed = |operation| move |source| LabelError::Label { operation, source };
+            // Opened once, so that it can be taken back even when no more files can be opened.
+            let label = OpenOptions::new().write(true).open(EXEC_LABEL).map_err(failed("open"))?;
+            label.write_all_at(context.as_bytes(), 0).map_err(failed("write"))?;
+            let child = command.spawn().map_err(start);
+            if let Err(error) = label.write_all_at(NO_LABEL, 0) {
+                // Nobody would listen to it or wait for its end.
+                let _ = child.map(|mut child| child.kill().and_then(|()| child.wait()));
+                return Err(failed("write")(error));
+            }
+            child
         })??;
         let answer = talk(child, &config).map_err(start)?;
         if answer.exit == 0 { Ok(()) } else { Err(DelegateError::Answered(error_object(&answer)).into()) }
     }
 }
 
-fn set_exec_label(label: &str) -> Result<(), LabelError> {
-    let failed = |operation| move |source| LabelError::Label { operation, source };
-    let mut file = OpenOptions::new().write(true).open(EXEC_LABEL).map_err(failed("open"))?;
-    file.write_all(label.as_bytes()).map_err(failed("write"))
-}
-
 /// `proc_pid_attr(5)`: the context of the next `execve(2)`.
 const EXEC_LABEL: &str = "/proc/thread-self/attr/exec";
 /// Takes the label back (`selinux_lsm_setattr` of the kernel).
-const NO_LABEL: &str = "\n";
+const NO_LABEL: &[u8] = b"\n";
 /// The new process is in the container's namespace already.
 const OWN_NETNS: &str = "/proc/self/ns/net";
