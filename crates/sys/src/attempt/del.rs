@@ -278,11 +278,16 @@ impl Sys<'_> {
     ) {
         let ledger = Ledger::of_host();
         for mut record in ledger.stale(network, living) {
+            // One that could not be reached has its addresses still.
+            let is_gone = made_interfaces && !matches!(self.presence(&record), Ok(Presence::There));
+            // An ADD may have begun since the records were read, and even be done.
+            if !ledger.is_as_read(&record) {
+                continue;
+            }
             if !self.keeps_notes {
                 record.shares.remove(plugin);
             }
-            // One that could not be reached has its addresses still.
-            if made_interfaces && !matches!(self.presence(&record), Ok(Presence::There)) {
+            if is_gone {
                 forget_interface(&mut record);
             }
             if record.is_empty() {

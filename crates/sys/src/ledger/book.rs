@@ -92,6 +92,11 @@ impl Ledger {
         records
     }
 
+    /// Whether no ADD has begun since the record was read.
+    pub(crate) fn is_as_read(&self, record: &Record) -> bool {
+        !self.is_held(&record.attachment) && self.read(&record.attachment).as_ref() == Some(record)
+    }
+
     /// Removes what killed calls were writing, of records and of claims. Nothing else names a record that was to be the
     /// attachment's first: only a DEL of just that attachment would come upon it.
     pub(crate) fn sweep(&self) {
@@ -183,6 +188,7 @@ const SIZE_LIMIT: u64 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::Progress;
 
     fn scratch(name: &str) -> Ledger {
         let path = std::env::temp_dir().join(format!("cnibox-ledger-{name}-{}", std::process::id()));
@@ -222,6 +228,24 @@ mod tests {
         assert_eq!(ledger.stale(&network, &[living]), []);
         ledger.forget(&other.attachment);
         assert!(!ledger.root.path().exists());
+    }
+
+    #[test]
+    fn a_record_is_another_once_an_add_has_begun_or_is_done() {
+        let ledger = scratch("again");
+        let mut record = record("n", "c", "eth0");
+        drop(ledger.write(&record));
+        let read = ledger.read(&record.attachment).unwrap();
+        assert!(ledger.is_as_read(&read));
+        let held = ledger.write(&record);
+        assert!(!ledger.is_as_read(&read));
+        drop(held);
+        assert!(ledger.is_as_read(&read));
+        record.progress = Progress::Finished;
+        drop(ledger.write(&record));
+        assert!(!ledger.is_as_read(&read));
+        ledger.forget(&record.attachment);
+        assert!(!ledger.is_as_read(&read));
     }
 
     #[test]
