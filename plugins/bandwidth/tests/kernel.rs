@@ -206,7 +206,8 @@ fn an_unfinished_add_is_replaced() {
         let result = BANDWIDTH.success("ADD", &pod, &conf(&pod));
         let ifb = result["interfaces"][2]["name"].as_str().unwrap();
         // Killed before its end: nothing says that it has finished.
-        net.run("sh", &["-ec", "sed -i /^finished/d /run/cnibox/attachments/*/*"]);
+        let forget = r#"sed -i s/\"finished\":true/\"finished\":false/ /run/cnibox/attachments/*/*"#;
+        net.run("sh", &["-ec", forget]);
         assert!(net.run("ip", &["link"]).contains(ifb));
         net.run("tc", &["qdisc", "del", "dev", "host0", "root"]);
         net.run("tc", &["qdisc", "del", "dev", "host0", "ingress"]);

@@ -127,7 +127,7 @@ impl Sys<'_> {
         let fd = pod.netns.as_fd().try_clone_to_owned();
         let fd = fd.map_err(|source| cnibox_netlink::Error::Socket { operation: "dup", source })?;
         let nsid = self.host()?.ensure_nsid(fd.as_fd())?;
-        let (index, mac) = (link.index, link.mac);
+        let (index, mac) = (link.index, link.mac.map(|mac| mac.0));
         self.attempt_notes(|record| record.pod_link = Some(PodLink { nsid, index, mac }));
         Ok(())
     }

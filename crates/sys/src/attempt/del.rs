@@ -155,8 +155,9 @@ impl Sys<'_> {
         }
         let rtnl = self.host()?;
         let found = rtnl.link_in(made.nsid, made.index)?;
-        let is_its =
-            |link: &Link| RANDOM_ADDRESS.iter().any(|kind| link.is_kind(kind)) && link.mac == made.mac;
+        let is_its = |link: &Link| {
+            RANDOM_ADDRESS.iter().any(|kind| link.is_kind(kind)) && link.mac.map(|mac| mac.0) == made.mac
+        };
         if found.as_ref().is_some_and(is_its) {
             rtnl.link_del_in(made.nsid, made.index)?;
         }

@@ -240,7 +240,11 @@ impl Sys<'_> {
     fn presence_by_nsid(&mut self, link: PodLink) -> Result<Presence, Failure> {
         let found = self.host()?.link_in(link.nsid, link.index)?;
         // The number may be another namespace's by now.
-        Ok(if found.is_some_and(|found| found.mac == link.mac) { Presence::There } else { Presence::Gone })
+        Ok(if found.is_some_and(|found| found.mac.map(|mac| mac.0) == link.mac) {
+            Presence::There
+        } else {
+            Presence::Gone
+        })
     }
 
     /// The host's end of the attachment's interface. One that was made and had no time to be marked is known by its

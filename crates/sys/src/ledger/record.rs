@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the ledger says of one attachment, and its form in a file: lines of a word and what it is about.
+//! What the ledger says of one attachment, and its form in a file: a JSON document on one line.
 //!
-//! Knows no file and no kernel. Lines that are not understood are skipped: a later version may have written them.
+//! Knows no file and no kernel. Members that are not understood are skipped: a later version may have written them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use cnibox_netlink::Mac;
 use cnibox_spec::Attachment;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 /// One attachment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Which one.
+    #[serde(serialize_with = "write_names", deserialize_with = "read_names")]
     pub attachment: Attachment,
     /// How far its ADD came.
+    #[serde(default)]
     pub progress: Progress,
     /// Where its interface was made.
     pub namespace: Option<Namespace>,
@@ -24,13 +26,16 @@ pub struct Record {
     /// Its interface in the container, for those that have no end on the host.
     pub pod_link: Option<PodLink>,
     /// The addresses that it was given.
+    #[serde(default)]
     pub addresses: Vec<IpAddr>,
     /// What each plugin of its chain has noted.
+    #[serde(default)]
     pub shares: BTreeMap<String, Share>,
 }
 
 /// How far an attachment's ADD came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Progress {
     /// A plugin's ADD has begun. While the file is locked it runs; else it was killed.
     Begun,
@@ -39,24 +44,13 @@ pub enum Progress {
     /// A plugin's ADD failed.
     Failed,
     /// Its interface was not made by a plugin that keeps the ledger; only notes are here.
+    #[default]
+    #[serde(other)]
     Foreign,
 }
 
-impl Progress {
-    const ALL: [Self; 4] = [Self::Begun, Self::Finished, Self::Failed, Self::Foreign];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Begun => "begun",
-            Self::Finished => "finished",
-            Self::Failed => "failed",
-            Self::Foreign => "foreign",
-        }
-    }
-}
-
 /// A network namespace, so that it is known again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
     /// Where it was found.
     pub path: String,
@@ -67,25 +61,26 @@ pub struct Namespace {
 }
 
 /// A link of another namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodLink {
     /// The host's number for the namespace, which another one may have got since (`ip netns list-id`).
     pub nsid: i32,
     /// The link's index there.
     pub index: u32,
     /// Its hardware address.
-    pub mac: Option<Mac>,
+    pub mac: Option<[u8; 6]>,
 }
 
 /// What one plugin has noted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Share {
     /// Whether its ADD succeeded.
     pub finished: bool,
     /// Whether this is about an attempt that is dead and whose interface is gone: what the plugin did for it is still
     /// to be taken down, by the plugin itself.
     pub superseded: bool,
-    /// Its own notes, a line each.
+    /// Its own notes.
     pub notes: Vec<String>,
     /// Where its packet filter rules are.
     pub hints: Vec<String>,
@@ -135,43 +130,10 @@ impl Record {
         *self = Self { shares: std::mem::take(shares), ..Self::new(attachment.clone()) };
     }
 
-    /// Reads what `Display` writes; `None` when it does not say what it is about.
+    /// Reads what `Display` writes; `None` when it does not say what it is about, or makes no sense.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
-        let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
-        let mut names = first.strip_prefix("attachment ")?.split(' ');
-        let attachment = Attachment::new(names.next()?, names.next()?, names.next()?).ok()?;
-        let mut record = Self::new(attachment);
-        for line in rest.lines() {
-            let (word, value) = line.split_once(' ').unwrap_or((line, ""));
-            let _ = record.read_line(word, value);
-        }
-        Some(record)
-    }
-
-    fn read_line(&mut self, word: &str, value: &str) -> Option<()> {
-        match word {
-            "progress" => {
-                self.progress = Progress::ALL.into_iter().find(|known| known.as_str() == value)?;
-            }
-            "namespace" => self.namespace = Some(Namespace::read(value)?),
-            "host-link" => self.host_link = Some(value.to_owned()),
-            "pod-link" => self.pod_link = Some(PodLink::read(value)?),
-            "address" => self.addresses.push(value.parse().ok()?),
-            "finished" => self.share(value).finished = true,
-            "superseded" => self.share(value).superseded = true,
-            "notes" => drop(self.share(value)),
-            "note" => {
-                let (plugin, note) = value.split_once(' ').unwrap_or((value, ""));
-                self.share(plugin).notes.push(note.to_owned());
-            }
-            "rule" => {
-                let (plugin, hint) = value.split_once(' ')?;
-                self.share(plugin).hints.push(hint.to_owned());
-            }
-            _ => {}
-        }
-        Some(())
+        serde_json::from_str(text).ok()
     }
 
     pub(crate) fn share(&mut self, plugin: &str) -> &mut Share {
@@ -181,40 +143,18 @@ impl Record {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Attachment { network, container, ifname } = &self.attachment;
-        writeln!(f, "attachment {network} {container} {ifname}")?;
-        writeln!(f, "progress {}", self.progress.as_str())?;
-        if let Some(Namespace { path, inode: (device, inode), cookie }) = &self.namespace {
-            let cookie = cookie.map_or_else(|| UNKNOWN.to_owned(), |cookie| cookie.to_string());
-            writeln!(f, "namespace {device} {inode} {cookie} {}", one_line(path))?;
-        }
-        if let Some(name) = &self.host_link {
-            writeln!(f, "host-link {name}")?;
-        }
-        if let Some(PodLink { nsid, index, mac }) = &self.pod_link {
-            let mac = mac.map_or_else(|| UNKNOWN.to_owned(), |mac| mac.to_string());
-            writeln!(f, "pod-link {nsid} {index} {mac}")?;
-        }
-        for address in &self.addresses {
-            writeln!(f, "address {address}")?;
-        }
-        for (plugin, share) in &self.shares {
-            writeln!(f, "notes {plugin}")?;
-            if share.finished {
-                writeln!(f, "finished {plugin}")?;
-            }
-            if share.superseded {
-                writeln!(f, "superseded {plugin}")?;
-            }
-            for note in &share.notes {
-                writeln!(f, "note {plugin} {}", one_line(note))?;
-            }
-            for hint in &share.hints {
-                writeln!(f, "rule {plugin} {}", one_line(hint))?;
-            }
-        }
-        Ok(())
+        writeln!(f, "{}", serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
+}
+
+fn write_names<S: Serializer>(attachment: &Attachment, serializer: S) -> Result<S::Ok, S::Error> {
+    let Attachment { network, container, ifname } = attachment;
+    [network.as_str(), container.as_str(), ifname.as_str()].serialize(serializer)
+}
+
+fn read_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Attachment, D::Error> {
+    let [network, container, ifname] = <[String; 3]>::deserialize(deserializer)?;
+    Attachment::new(&network, &container, &ifname).map_err(Error::custom)
 }
 
 impl Namespace {
@@ -226,29 +166,7 @@ impl Namespace {
             _ => self.inode == other.inode,
         }
     }
-
-    fn read(value: &str) -> Option<Self> {
-        let mut words = value.splitn(4, ' ');
-        let inode = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        let cookie = words.next()?.parse().ok();
-        Some(Self { inode, cookie, path: words.next()?.to_owned() })
-    }
 }
-
-impl PodLink {
-    fn read(value: &str) -> Option<Self> {
-        let mut words = value.split(' ');
-        let (nsid, index) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        Some(Self { nsid, index, mac: words.next()?.parse().ok() })
-    }
-}
-
-/// A line end in a path or a note would begin a line of its own.
-fn one_line(text: &str) -> String {
-    text.replace(['\n', '\r'], " ")
-}
-
-const UNKNOWN: &str = "-";
 
 #[cfg(test)]
 mod tests {
@@ -262,7 +180,7 @@ mod tests {
         record.namespace =
             Some(Namespace { path: "/run/netns/a b".to_owned(), inode: (4, 4_026_532_000), cookie: Some(7) });
         record.host_link = Some("veth0123abcd".to_owned());
-        record.pod_link = Some(PodLink { nsid: 3, index: 2, mac: Some(Mac([2, 0, 0, 0, 0, 1])) });
+        record.pod_link = Some(PodLink { nsid: 3, index: 2, mac: Some([2, 0, 0, 0, 0, 1]) });
         record.addresses = vec!["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()];
         record.share("portmap").notes = vec![String::new(), "iptables".to_owned()];
         record.share("firewall").finished = true;
@@ -273,20 +191,30 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_skipped() {
-        let text =
-            "attachment net c1 eth0\nprogress sideways\nfuture 1 2 3\npod-link x\naddress nowhere\n\u{0}";
+        let text = r#"{"attachment":["net","c1","eth0"],"progress":"sideways","future":[1,{"a":2}]}"#;
         assert_eq!(Record::read(text), Some(Record::new(Attachment::new("net", "c1", "eth0").unwrap())));
-        for text in ["", "attachment", "attachment a b", "attachment a/b c d", "note x y"] {
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_record() {
+        for text in [
+            "",
+            "{}",
+            r#"{"attachment":["a","b"]}"#,
+            r#"{"attachment":["a/b","c","d"]}"#,
+            r#"{"attachment":["a","b","c"],"addresses":["nowhere"]}"#,
+            r#"{"attachment":["a","b","c"]} {"#,
+            "attachment a b c\nprogress begun\n",
+        ] {
             assert_eq!(Record::read(text), None, "{text:?}");
         }
     }
 
     #[test]
-    fn a_note_is_one_line_whatever_it_says() {
+    fn a_record_is_one_line_whatever_a_note_says() {
         let mut record = Record::new(Attachment::new("net", "c1", "eth0").unwrap());
-        record.share("tuning").notes = vec!["/a\nprogress failed".to_owned()];
-        let read = Record::read(&record.to_string()).unwrap();
-        assert_eq!(read.progress, Progress::Foreign);
-        assert_eq!(read.notes("tuning"), ["/a progress failed"]);
+        record.share("tuning").notes = vec!["/a\n\"progress\":\"failed\"".to_owned()];
+        let text = record.to_string();
+        assert_eq!((text.lines().count(), Record::read(&text)), (1, Some(record)));
     }
 }

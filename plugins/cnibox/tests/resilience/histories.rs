@@ -312,7 +312,9 @@ fn is_unfinished(target: &Target) -> bool {
     let own =
         records.filter(|record| record.file_name().to_string_lossy().starts_with(&format!("{}:", target.id)));
     let texts = own.filter_map(|record| std::fs::read_to_string(record.path()).ok());
-    texts.into_iter().any(|text| text.contains("progress begun") || text.contains("progress failed"))
+    texts.into_iter().any(|text| {
+        [r#""progress":"begun""#, r#""progress":"failed""#].iter().any(|unfinished| text.contains(unfinished))
+    })
 }
 
 /// The container's interface in a namespace, without what the kernel gives it.

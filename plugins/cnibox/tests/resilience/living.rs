@@ -132,7 +132,7 @@ fn what_a_killed_add_left_goes_whole_wherever_it_is() {
             call.under = killed_before_rename(note);
             call.run();
             let inside = world.net.run("sh", &["-c", &format!("nsenter --net={} ip -o addr", target.netns)]);
-            ledger().contains("progress begun") && inside.contains("eth0    inet ")
+            ledger().contains(r#""progress":"begun""#) && inside.contains("eth0    inet ")
         });
         assert!(killed, "{}: {}", world.network.label, ledger());
         let elsewhere = moved(&target, &second);

@@ -173,9 +173,9 @@ fn is_finished(world: &World<'_>, target: &Target) -> bool {
         world.net.run("ip", &["netns", "exec", &target.id, "ip", "link"]).contains(" eth0")
     };
     let ledger = world.net.run("sh", &["-c", "cat /run/cnibox/attachments/*/* 2>/dev/null; true"]);
-    let own = format!("attachment {} {} ", world.network.name, target.id);
-    let record = ledger.split("attachment ").find(|text| format!("attachment {text}").starts_with(&own));
-    made && !record.is_some_and(|record| record.contains("progress begun"))
+    let own = format!(r#"{{"attachment":["{}","{}","#, world.network.name, target.id);
+    let record = ledger.lines().find(|record| record.starts_with(&own));
+    made && !record.is_some_and(|record| record.contains(r#""progress":"begun""#))
 }
 
 /// Runs the chain up to a plugin, which is killed while it works; its index, or `None` when it was done by then.
