@@ -34,15 +34,8 @@ fn round(record: &mut impl FnMut(&'static str, Duration)) {
     };
     let host = NetNs::current().unwrap();
     let pod = cnibox_testkit::anonymous();
-    let spec = VethSpec {
-        name: "eth0",
-        mtu: None,
-        mac: None,
-        peer_name: "veth0",
-        peer_netns: Some(host.as_fd()),
-        peer_mtu: None,
-        peer_txqlen: Some(0),
-    };
+    let spec =
+        VethSpec { name: "eth0", mac: None, peer_name: "veth0", peer_netns: Some(host.as_fd()), mtu: None };
     let route = |oif| RouteSpec {
         gw: Some([10, 22, 0, 1].into()),
         oif: Some(oif),

@@ -60,10 +60,7 @@ pub use addr::{Addr, AddrSpec, Family, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, Lifetim
 pub use bridge::{BridgePort, BridgeVlan};
 pub use cnibox_netns::errno;
 pub use error::Error;
-pub use link::{
-    IpVlanFlag, IpVlanMode, Link, LinkChange, LinkData, MacVlanMode, MacVlanSpec, OperState, ParentSpec,
-    VethSpec,
-};
+pub use link::{IpVlanMode, Link, LinkChange, LinkData, MacVlanMode, OperState, ParentSpec, VethSpec};
 pub use mac::{InvalidMac, Mac, parse_hardware_address};
 pub use monitor::{Monitor, Settled, Waited};
 pub use qdisc::Tbf;

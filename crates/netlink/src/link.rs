@@ -8,12 +8,13 @@ mod read;
 
 use crate::{BridgePort, Mac};
 
-pub use add::{IpVlanFlag, IpVlanMode, MacVlanMode, MacVlanSpec, ParentSpec, VethSpec};
+pub use add::{ParentSpec, VethSpec};
 pub use change::LinkChange;
 pub(crate) use decode::decode;
+pub use netlink_packet_route::link::{IpVlanMode, MacVlanMode};
 
 /// A network interface as the kernel reports it (`ip -d link show`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Link {
     /// Interface index.
     pub index: u32,
@@ -66,10 +67,11 @@ pub struct Ipv6Conf {
 }
 
 /// Properties of one kind of link, as far as CHECK compares them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkData {
     /// No such properties, or none of interest.
+    #[default]
     None,
     /// A bridge.
     Bridge {
@@ -132,9 +134,10 @@ impl Link {
 }
 
 /// Operational state (`IFLA_OPERSTATE`). Prints as the Go plugins print it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OperState {
     /// Nothing is known; `lo` and drivers that do not tell.
+    #[default]
     Unknown,
     /// A component is missing.
     NotPresent,

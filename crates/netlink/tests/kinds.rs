@@ -6,10 +6,9 @@
 use std::os::fd::AsFd;
 
 use cnibox_netlink::{
-    Error, IpVlanFlag, IpVlanMode, LinkData, MacVlanMode, MacVlanSpec, ParentSpec, Rtnl, TapSpec, Tbf,
-    VethSpec, link_add_tap,
+    Error, IpVlanMode, LinkData, MacVlanMode, ParentSpec, Rtnl, TapSpec, Tbf, VethSpec, link_add_tap,
 };
-use cnibox_testkit::{lacks, sandbox};
+use cnibox_testkit::{Sandbox, lacks, sandbox};
 
 /// False, after saying so, if the kernel lacks the kind.
 fn supported(kind: &str, made: Result<(), Error>) -> bool {
@@ -24,41 +23,32 @@ fn supported(kind: &str, made: Result<(), Error>) -> bool {
 }
 
 fn parent(rtnl: &mut Rtnl) -> u32 {
-    let spec = VethSpec {
-        name: "up0",
-        mtu: Some(1450),
-        mac: None,
-        peer_name: "down0",
-        peer_netns: None,
-        peer_mtu: None,
-        peer_txqlen: None,
-    };
+    let spec = VethSpec { name: "up0", mac: None, peer_name: "down0", peer_netns: None, mtu: Some(1450) };
     rtnl.link_add_veth(&spec).unwrap();
     let index = rtnl.link_by_name("up0").unwrap().index;
     rtnl.link_set_up(index).unwrap();
     index
 }
 
+/// A pod's socket, and a link to make in it on a parent of the host's.
+fn in_pod(net: &Sandbox, name: &'static str) -> (Rtnl, ParentSpec<'static>) {
+    let parent = parent(&mut Rtnl::open().unwrap());
+    let mut inside = net.container().netns.run(Rtnl::open).unwrap().unwrap();
+    let nsid = inside.ensure_nsid(net.netns().as_fd()).unwrap();
+    assert_eq!(inside.ensure_nsid(net.netns().as_fd()).unwrap(), nsid);
+    (inside, ParentSpec { name, parent, parent_nsid: Some(nsid), mtu: None })
+}
+
 #[test]
 fn macvlans_are_created_in_the_pod() {
     sandbox(|net| {
-        let pod = net.container();
-        let mut rtnl = Rtnl::open().unwrap();
-        let parent = parent(&mut rtnl);
+        let (mut inside, spec) = in_pod(net, "mv0");
+        let spec = ParentSpec { mtu: Some(1400), ..spec };
         let mac = "02:00:00:00:00:99".parse().unwrap();
-        let spec = MacVlanSpec {
-            name: "mv0",
-            parent,
-            parent_nsid: None,
-            mode: MacVlanMode::Private,
-            mtu: Some(1400),
-            mac: Some(mac),
-            bcqueuelen: Some(2000),
-            netns: Some(pod.netns.as_fd()),
-        };
-        if supported("macvlan", rtnl.link_add_macvlan(&spec)) {
-            let link = pod.netns.run(Rtnl::open).unwrap().unwrap().link_by_name("mv0").unwrap();
-            assert_eq!((link.mac, link.mtu, link.peer_index), (Some(mac), 1400, Some(parent)));
+        let made = inside.link_add_macvlan(&spec, MacVlanMode::Private, Some(mac), Some(2000));
+        if supported("macvlan", made) {
+            let link = inside.link_by_name("mv0").unwrap();
+            assert_eq!((link.mac, link.mtu, link.peer_index), (Some(mac), 1400, Some(spec.parent)));
             assert!(link.is_kind("macvlan"));
             assert_eq!(link.data, LinkData::MacVlan { mode: MacVlanMode::Private });
         }
@@ -70,25 +60,11 @@ fn macvlans_are_created_in_the_pod() {
 #[test]
 fn parents_may_be_in_another_namespace() {
     sandbox(|net| {
-        let pod = net.container();
-        let mut rtnl = Rtnl::open().unwrap();
-        let parent = parent(&mut rtnl);
-        let mut inside = pod.netns.run(Rtnl::open).unwrap().unwrap();
-        let nsid = inside.ensure_nsid(net.netns().as_fd()).unwrap();
-        assert_eq!(inside.ensure_nsid(net.netns().as_fd()).unwrap(), nsid);
-        let spec = MacVlanSpec {
-            name: "up0",
-            parent,
-            parent_nsid: Some(nsid),
-            mode: MacVlanMode::Bridge,
-            mtu: None,
-            mac: None,
-            bcqueuelen: None,
-            netns: None,
-        };
-        if supported("macvlan", inside.link_add_macvlan(&spec)) {
+        let (mut inside, spec) = in_pod(net, "up0");
+        if supported("macvlan", inside.link_add_macvlan(&spec, MacVlanMode::Bridge, None, None)) {
             let link = inside.link_by_name("up0").unwrap();
-            assert_eq!((link.mtu, link.peer_index, link.peer_netns_id), (1450, Some(parent), Some(nsid)));
+            assert_eq!((link.mtu, link.peer_index), (1450, Some(spec.parent)));
+            assert_eq!(link.peer_netns_id, spec.parent_nsid);
         }
     });
 }
@@ -96,16 +72,12 @@ fn parents_may_be_in_another_namespace() {
 #[test]
 fn ipvlans_are_created_in_the_pod() {
     sandbox(|net| {
-        let pod = net.container();
-        let mut rtnl = Rtnl::open().unwrap();
-        let parent = parent(&mut rtnl);
-        let spec =
-            ParentSpec { name: "iv0", parent, parent_nsid: None, mtu: None, netns: Some(pod.netns.as_fd()) };
-        if supported("ipvlan", rtnl.link_add_ipvlan(&spec, IpVlanMode::L3s, IpVlanFlag::Private)) {
-            let link = pod.netns.run(Rtnl::open).unwrap().unwrap().link_by_name("iv0").unwrap();
-            assert_eq!((link.mtu, link.peer_index), (1450, Some(parent)));
+        let (mut inside, spec) = in_pod(net, "iv0");
+        if supported("ipvlan", inside.link_add_ipvlan(&spec, IpVlanMode::L3S)) {
+            let link = inside.link_by_name("iv0").unwrap();
+            assert_eq!((link.mtu, link.peer_index), (1450, Some(spec.parent)));
             assert!(link.is_kind("ipvlan"));
-            assert_eq!(link.data, LinkData::IpVlan { mode: IpVlanMode::L3s });
+            assert_eq!(link.data, LinkData::IpVlan { mode: IpVlanMode::L3S });
         }
     });
 }
@@ -113,22 +85,12 @@ fn ipvlans_are_created_in_the_pod() {
 #[test]
 fn vlans_are_created_in_the_pod() {
     sandbox(|net| {
-        let pod = net.container();
-        let mut rtnl = Rtnl::open().unwrap();
-        let parent = parent(&mut rtnl);
-        let spec = ParentSpec {
-            name: "vl0",
-            parent,
-            parent_nsid: None,
-            mtu: Some(1300),
-            netns: Some(pod.netns.as_fd()),
-        };
-        if supported("vlan", rtnl.link_add_vlan(&spec, 4001)) {
-            let link = pod.netns.run(Rtnl::open).unwrap().unwrap().link_by_name("vl0").unwrap();
-            assert_eq!(
-                (link.mtu, link.peer_index, link.data),
-                (1300, Some(parent), LinkData::Vlan { id: 4001 })
-            );
+        let (mut inside, spec) = in_pod(net, "vl0");
+        let spec = ParentSpec { mtu: Some(1300), ..spec };
+        if supported("vlan", inside.link_add_vlan(&spec, 4001)) {
+            let link = inside.link_by_name("vl0").unwrap();
+            assert_eq!((link.mtu, link.peer_index), (1300, Some(spec.parent)));
+            assert_eq!(link.data, LinkData::Vlan { id: 4001 });
         }
     });
 }

@@ -15,15 +15,7 @@ use cnibox_testkit::{Sandbox, sandbox};
 /// `a` and `b`, connected and up, in the sandbox.
 fn cable(_: &Sandbox) -> (Rtnl, u32, u32) {
     let mut rtnl = Rtnl::open().unwrap();
-    let spec = VethSpec {
-        name: "a",
-        mtu: None,
-        mac: None,
-        peer_name: "b",
-        peer_netns: None,
-        peer_mtu: None,
-        peer_txqlen: None,
-    };
+    let spec = VethSpec { name: "a", mac: None, peer_name: "b", peer_netns: None, mtu: None };
     rtnl.link_add_veth(&spec).unwrap();
     let (a, b) = (rtnl.link_by_name("a").unwrap().index, rtnl.link_by_name("b").unwrap().index);
     rtnl.link_set_up(a).unwrap();

@@ -12,15 +12,8 @@ use cnibox_netlink::{
 };
 use cnibox_testkit::{Container, Sandbox, lacks, sandbox};
 
-const VETH: VethSpec<'static> = VethSpec {
-    name: "eth0",
-    mtu: None,
-    mac: None,
-    peer_name: "veth0",
-    peer_netns: None,
-    peer_mtu: None,
-    peer_txqlen: None,
-};
+const VETH: VethSpec<'static> =
+    VethSpec { name: "eth0", mac: None, peer_name: "veth0", peer_netns: None, mtu: None };
 
 fn rtnl_of(pod: &Container) -> Rtnl {
     pod.netns.run(Rtnl::open).unwrap().unwrap()
@@ -42,18 +35,12 @@ fn veth_pairs_have_all_their_properties_from_the_start() {
         let pod = net.container();
         let (mut host, mut inside) = (Rtnl::open().unwrap(), rtnl_of(&pod));
         let mac = Mac([2, 0, 0, 0, 0, 0x2a]);
-        let spec = VethSpec {
-            mtu: Some(1400),
-            mac: Some(mac),
-            peer_netns: Some(net.netns().as_fd()),
-            peer_mtu: Some(1300),
-            peer_txqlen: Some(0),
-            ..VETH
-        };
+        let peer_netns = Some(net.netns().as_fd());
+        let spec = VethSpec { mac: Some(mac), peer_netns, mtu: Some(1400), ..VETH };
         inside.link_add_veth(&spec).unwrap();
         let (eth0, veth0) = (inside.link_by_name("eth0").unwrap(), host.link_by_name("veth0").unwrap());
         assert_eq!((eth0.mac, eth0.mtu, eth0.txqlen), (Some(mac), 1400, 1000));
-        assert_eq!((veth0.mtu, veth0.txqlen), (1300, 0));
+        assert_eq!((veth0.mtu, veth0.txqlen), (1400, 0));
         assert!(eth0.is_kind("veth") && veth0.is_kind("veth"));
         assert_eq!((eth0.peer_index, veth0.peer_index), (Some(veth0.index), Some(eth0.index)));
         assert!(eth0.peer_netns_id.is_some());

@@ -196,15 +196,7 @@ fn vlan_gateway(
         return Ok(link);
     }
     let peer = random_name();
-    let spec = VethSpec {
-        name: &name,
-        mtu: Some(bridge.mtu),
-        mac: None,
-        peer_name: &peer,
-        peer_netns: None,
-        peer_mtu: Some(bridge.mtu),
-        peer_txqlen: Some(0),
-    };
+    let spec = VethSpec { name: &name, mac: None, peer_name: &peer, peer_netns: None, mtu: Some(bridge.mtu) };
     match rtnl.link_add_veth(&spec) {
         // Another ADD of the same network was faster.
         Err(error) if error.is_exists() => return Ok(rtnl.link_by_name(&name).map_err(refused)?),

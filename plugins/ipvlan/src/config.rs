@@ -87,14 +87,5 @@ fn chained_master(result: &CniResult) -> Result<String, ConfigError> {
 
 fn mode_named(name: &str) -> Result<IpVlanMode, ConfigError> {
     let name = if name.is_empty() { "l2" } else { name };
-    let found = MODES.iter().find(|(known, _)| *known == name);
-    found.map(|(_, mode)| *mode).ok_or_else(|| ConfigError::Mode(name.to_owned()))
+    name.parse().map_err(|_| ConfigError::Mode(name.to_owned()))
 }
-
-/// The configuration's name of a mode.
-pub(crate) fn mode_name(mode: IpVlanMode) -> &'static str {
-    MODES.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name)
-}
-
-const MODES: &[(&str, IpVlanMode)] =
-    &[("l2", IpVlanMode::L2), ("l3", IpVlanMode::L3), ("l3s", IpVlanMode::L3s)];

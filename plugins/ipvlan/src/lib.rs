@@ -7,7 +7,7 @@
 mod config;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_netlink::{IpVlanFlag, IpVlanMode, Link, LinkData, ParentSpec};
+use cnibox_netlink::{IpVlanMode, Link, LinkData, ParentSpec};
 use cnibox_spec::{CniResult, Verb};
 use cnibox_sys::{Announce, CheckWording, Coded, Failure, Place, Sys, Txn};
 use thiserror::Error;
@@ -30,19 +30,13 @@ impl Plugin for Ipvlan {
         let Request { conf, config, args } = request;
         sys.open_pod_named(&args.netns)?;
         let parent = sys.parent(config.place, config.master.as_deref())?;
-        let spec = ParentSpec {
-            name: args.attachment.ifname.as_str(),
-            parent: parent.index,
-            parent_nsid: sys.parent_nsid(config.place)?,
-            mtu: None,
-            netns: None,
-        };
+        let parent_nsid = sys.parent_nsid(config.place)?;
+        let name = args.attachment.ifname.as_str();
+        let spec = ParentSpec { name, parent: parent.index, parent_nsid, mtu: None };
         let plan = request.pod_plan(Some(Announce::ArpAndNeighbours));
         let mtu = config.mtu_on(&parent);
         Txn::run(sys, |tx| {
-            let create = |sys: &mut Sys<'_>| {
-                Ok(sys.rtnl(Place::Pod)?.link_add_ipvlan(&spec, config.mode, IpVlanFlag::Bridge))
-            };
+            let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_ipvlan(&spec, config.mode));
             let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
             if let Some(mtu) = mtu {
                 tx.shared(|sys| set_mtu(sys, &link, mtu))?;
@@ -89,7 +83,7 @@ enum IpvlanError {
     #[error("failed to set MTU of ipvlan {ifname:?} to {mtu}: {source}")]
     Mtu { ifname: String, mtu: u32, source: cnibox_netlink::Error },
     #[error("Container IPVlan mode {found} does not match expected value: {wanted}")]
-    OtherMode { found: &'static str, wanted: &'static str },
+    OtherMode { found: IpVlanMode, wanted: IpVlanMode },
 }
 
 impl Coded for IpvlanError {}
@@ -101,7 +95,6 @@ fn set_mtu(sys: &mut Sys<'_>, link: &Link, mtu: u32) -> Result<(), Failure> {
 }
 
 fn check_mode(link: &Link, wanted: IpVlanMode) -> Result<(), IpvlanError> {
-    let LinkData::IpVlan { mode } = link.data else { return Ok(()) };
-    let (found, wanted) = (config::mode_name(mode), config::mode_name(wanted));
+    let LinkData::IpVlan { mode: found } = link.data else { return Ok(()) };
     if found == wanted { Ok(()) } else { Err(IpvlanError::OtherMode { found, wanted }) }
 }

@@ -74,18 +74,6 @@ impl Config {
 
 fn mode_named(name: &str) -> Result<MacVlanMode, ConfigError> {
     let name = if name.is_empty() { "bridge" } else { name };
-    let found = MODES.iter().find(|(known, _)| *known == name);
-    found.map(|(_, mode)| *mode).ok_or_else(|| ConfigError::Mode(name.to_owned()))
+    let known = name.parse().ok().filter(|mode| *mode != MacVlanMode::Source);
+    known.ok_or_else(|| ConfigError::Mode(name.to_owned()))
 }
-
-/// The configuration's name of a mode.
-pub(crate) fn mode_name(mode: MacVlanMode) -> &'static str {
-    MODES.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name)
-}
-
-const MODES: &[(&str, MacVlanMode)] = &[
-    ("bridge", MacVlanMode::Bridge),
-    ("private", MacVlanMode::Private),
-    ("vepa", MacVlanMode::Vepa),
-    ("passthru", MacVlanMode::Passthru),
-];

@@ -6,7 +6,7 @@
 mod config;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_netlink::{Link, LinkData, MacVlanMode, MacVlanSpec};
+use cnibox_netlink::{Link, LinkData, MacVlanMode, ParentSpec};
 use cnibox_spec::{CniResult, Verb};
 use cnibox_sys::{Announce, CheckWording, Coded, Failure, Place, Sys, Txn};
 use thiserror::Error;
@@ -29,19 +29,15 @@ impl Plugin for Macvlan {
         let Request { conf, config, args } = request;
         sys.open_pod_named(&args.netns)?;
         let (parent, mtu) = sys.parent_and_mtu(config.place, config.master.as_deref(), config.mtu)?;
-        let spec = MacVlanSpec {
-            name: args.attachment.ifname.as_str(),
-            parent: parent.index,
-            parent_nsid: sys.parent_nsid(config.place)?,
-            mode: config.mode,
-            mtu,
-            mac: config.mac,
-            bcqueuelen: config.bcqueuelen,
-            netns: None,
-        };
+        let parent_nsid = sys.parent_nsid(config.place)?;
+        let name = args.attachment.ifname.as_str();
+        let spec = ParentSpec { name, parent: parent.index, parent_nsid, mtu };
         let plan = request.pod_plan(Some(Announce::ArpAndNeighbours));
         Txn::run(sys, |tx| {
-            let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_macvlan(&spec));
+            let create = |sys: &mut Sys<'_>| {
+                let rtnl = sys.rtnl(Place::Pod)?;
+                Ok(rtnl.link_add_macvlan(&spec, config.mode, config.mac, config.bcqueuelen))
+            };
             let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
             let ipam = conf.ipam().map(|plugin| tx.ipam_add(&plugin, &conf.version_text)).transpose()?;
             tx.pod_configure(&link, ipam, &plan)
@@ -77,17 +73,29 @@ impl Plugin for Macvlan {
 #[derive(Debug, Error)]
 #[error("container macvlan mode {found} does not match expected value: {wanted}")]
 struct OtherMode {
-    found: &'static str,
-    wanted: &'static str,
+    found: MacVlanMode,
+    wanted: MacVlanMode,
 }
 
 impl Coded for OtherMode {}
 
 fn check_mode(link: &Link, wanted: MacVlanMode) -> Result<(), OtherMode> {
-    let LinkData::MacVlan { mode } = link.data else { return Ok(()) };
-    let (found, wanted) = (config::mode_name(mode), config::mode_name(wanted));
+    let LinkData::MacVlan { mode: found } = link.data else { return Ok(()) };
     if found == wanted { Ok(()) } else { Err(OtherMode { found, wanted }) }
 }
 
 const WORDING: CheckWording =
     CheckWording { lower_case: true, ..CheckWording::of_kind("macvlan", "macvlan") };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_tells_of_modes_that_nobody_can_configure() {
+        let link = |mode| Link { data: LinkData::MacVlan { mode }, ..Link::default() };
+        assert!(check_mode(&link(MacVlanMode::Bridge), MacVlanMode::Bridge).is_ok());
+        let other = check_mode(&link(MacVlanMode::Source), MacVlanMode::Bridge).unwrap_err();
+        assert_eq!(other.to_string(), "container macvlan mode source does not match expected value: bridge");
+    }
+}

@@ -30,13 +30,8 @@ impl Plugin for Vlan {
         sys.open_pod_named(&args.netns)?;
         let (parent, mtu) = sys.parent_and_mtu(config.place, Some(&config.master), config.mtu)?;
         let parent_nsid = sys.parent_nsid(config.place)?;
-        let spec = ParentSpec {
-            name: args.attachment.ifname.as_str(),
-            parent: parent.index,
-            parent_nsid,
-            mtu,
-            netns: None,
-        };
+        let name = args.attachment.ifname.as_str();
+        let spec = ParentSpec { name, parent: parent.index, parent_nsid, mtu };
         let plan = request.pod_plan(None);
         Txn::run(sys, |tx| {
             let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_vlan(&spec, config.id));

@@ -7,7 +7,7 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     InfoBridge, InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoVeth, InfoVlan, InfoVrf, IpVlanFlags,
-    LinkAttribute, LinkMessage,
+    IpVlanMode, LinkAttribute, LinkMessage, MacVlanMode,
 };
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
 
@@ -18,89 +18,41 @@ use crate::{Error, Mac, Rtnl};
 pub struct VethSpec<'a> {
     /// Name of the end in the socket's namespace.
     pub name: &'a str,
-    /// Its MTU; `None` is the kernel's 1500.
-    pub mtu: Option<u32>,
     /// Its hardware address; `None` is a random one.
     pub mac: Option<Mac>,
     /// Name of the other end.
     pub peer_name: &'a str,
     /// Namespace of the other end; `None` is the socket's.
     pub peer_netns: Option<BorrowedFd<'a>>,
-    /// MTU of the other end.
-    pub peer_mtu: Option<u32>,
-    /// Transmit queue length of the other end; `None` is the kernel's 1000, `Some(0)` what the Go plugins make of it.
-    pub peer_txqlen: Option<u32>,
+    /// MTU of both ends; `None` is the kernel's 1500.
+    pub mtu: Option<u32>,
 }
 
-/// A macvlan to create.
+/// A link to create on top of another one (macvlan, ipvlan, vlan).
 #[derive(Debug, Clone, Copy)]
-pub struct MacVlanSpec<'a> {
+pub struct ParentSpec<'a> {
     /// Name of the new link.
     pub name: &'a str,
     /// Index of the parent.
     pub parent: u32,
     /// This namespace's number for the parent's ([`Rtnl::ensure_nsid`]); `None` is the socket's.
     pub parent_nsid: Option<i32>,
-    /// How it sees its siblings.
-    pub mode: MacVlanMode,
     /// MTU; `None` is the parent's.
     pub mtu: Option<u32>,
-    /// Hardware address; `None` is a random one.
-    pub mac: Option<Mac>,
-    /// Length of the queue for broadcasts (`bcqueuelen`); `None` is the kernel's 1000.
-    pub bcqueuelen: Option<u32>,
-    /// Namespace to create it in; `None` is the socket's.
-    pub netns: Option<BorrowedFd<'a>>,
-}
-
-/// `ip link add type macvlan mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MacVlanMode {
-    /// Siblings cannot talk.
-    Private,
-    /// Siblings talk through the switch outside.
-    Vepa,
-    /// Siblings talk directly.
-    Bridge,
-    /// The only child takes the parent over.
-    Passthru,
-}
-
-/// `ip link add type ipvlan mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IpVlanMode {
-    /// `l2`.
-    L2,
-    /// `l3`.
-    L3,
-    /// `l3s`.
-    L3s,
-}
-
-/// `ip link add type ipvlan bridge|private|vepa`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IpVlanFlag {
-    /// Siblings talk directly (the default).
-    Bridge,
-    /// Siblings cannot talk.
-    Private,
-    /// Siblings talk through the switch outside.
-    Vepa,
 }
 
 impl Rtnl {
-    /// `ip link add NAME type veth peer name PEER netns FD`, with all properties in one request.
+    /// `ip link add NAME type veth peer name PEER txqueuelen 0 netns FD`, with all properties in one request. Without a
+    /// queue the other end is as the Go plugins make it.
     ///
     /// # Errors
     /// [`Error::is_exists`] if either name is taken, or what else the kernel says.
     pub fn link_add_veth(&mut self, spec: &VethSpec<'_>) -> Result<(), Error> {
-        let peer =
-            optional(LinkUnspec::new_with_name(spec.peer_name), spec.peer_mtu, LinkMessageBuilder::mtu);
-        let peer = optional(peer, spec.peer_txqlen, LinkMessageBuilder::txqueuelen);
-        let peer = in_netns(peer, spec.peer_netns);
-        let link =
-            of_kind(InfoKind::Veth, spec.name).set_info_data(InfoData::Veth(InfoVeth::Peer(peer.build())));
-        let link = optional(link, spec.mtu, LinkMessageBuilder::mtu);
+        let peer = LinkUnspec::new_with_name(spec.peer_name).txqueuelen(0);
+        let peer = with_mtu(peer, spec.mtu);
+        let peer = spec.peer_netns.iter().fold(peer, |peer, netns| peer.setns_by_fd(netns.as_raw_fd()));
+        let data = InfoData::Veth(InfoVeth::Peer(peer.build()));
+        let link = with_mtu(of_kind(InfoKind::Veth, spec.name).set_info_data(data), spec.mtu);
         self.link_add(with_mac(link, spec.mac).build())
     }
 
@@ -116,42 +68,42 @@ impl Rtnl {
         mac: Option<Mac>,
         vlan_filtering: Option<bool>,
     ) -> Result<(), Error> {
-        let link = optional(of_kind(InfoKind::Bridge, name), mtu, LinkMessageBuilder::mtu);
-        let link = optional(link, vlan_filtering, |link, on| {
-            link.set_info_data(InfoData::Bridge(vec![InfoBridge::VlanFiltering(on)]))
-        });
+        let link = with_mtu(of_kind(InfoKind::Bridge, name), mtu);
+        let link = vlan_filtering
+            .into_iter()
+            .fold(link, |link, on| link.set_info_data(InfoData::Bridge(vec![InfoBridge::VlanFiltering(on)])));
         self.link_add(with_mac(link, mac).build())
     }
 
-    /// `ip link add NAME link PARENT type macvlan mode MODE [bcqueuelen N]`.
+    /// `ip link add NAME link PARENT [address MAC] type macvlan mode MODE [bcqueuelen N]`. Without a MAC it gets a random
+    /// one; the queue for broadcasts has room for 1000 packets unless said otherwise.
     ///
     /// # Errors
     /// [`Error::is_exists`], or what else the kernel says.
-    pub fn link_add_macvlan(&mut self, spec: &MacVlanSpec<'_>) -> Result<(), Error> {
-        let mut infos = vec![InfoMacVlan::Mode(spec.mode.into_kernel())];
-        infos.extend(spec.bcqueuelen.map(InfoMacVlan::BcQueueLen));
-        let link =
-            of_kind(InfoKind::MacVlan, spec.name).link(spec.parent).set_info_data(InfoData::MacVlan(infos));
-        let link = on_parent_in(optional(link, spec.mtu, LinkMessageBuilder::mtu), spec.parent_nsid);
-        self.link_add(in_netns(with_mac(link, spec.mac), spec.netns).build())
+    pub fn link_add_macvlan(
+        &mut self,
+        parent: &ParentSpec<'_>,
+        mode: MacVlanMode,
+        mac: Option<Mac>,
+        bcqueuelen: Option<u32>,
+    ) -> Result<(), Error> {
+        let mut infos = vec![InfoMacVlan::Mode(mode)];
+        infos.extend(bcqueuelen.map(InfoMacVlan::BcQueueLen));
+        let link = parent.message(InfoKind::MacVlan).set_info_data(InfoData::MacVlan(infos));
+        self.link_add(with_mac(link, mac).build())
     }
 
-    /// `ip link add NAME link PARENT netns FD type ipvlan mode MODE FLAG`. An ipvlan cannot have an MTU of its own when
+    /// `ip link add NAME link PARENT type ipvlan mode MODE bridge`. An ipvlan cannot have an MTU of its own when
     /// created; the kernel gives it the parent's.
     ///
     /// # Errors
     /// [`Error::is_exists`], or what else the kernel says.
-    pub fn link_add_ipvlan(
-        &mut self,
-        parent: &ParentSpec<'_>,
-        mode: IpVlanMode,
-        flag: IpVlanFlag,
-    ) -> Result<(), Error> {
-        let infos = vec![InfoIpVlan::Mode(mode.into_kernel()), InfoIpVlan::Flags(flag.into_kernel())];
+    pub fn link_add_ipvlan(&mut self, parent: &ParentSpec<'_>, mode: IpVlanMode) -> Result<(), Error> {
+        let infos = vec![InfoIpVlan::Mode(mode), InfoIpVlan::Flags(IpVlanFlags::empty())];
         self.link_add(parent.message(InfoKind::IpVlan).set_info_data(InfoData::IpVlan(infos)).build())
     }
 
-    /// `ip link add NAME link PARENT netns FD type vlan id ID`.
+    /// `ip link add NAME link PARENT type vlan id ID`.
     ///
     /// # Errors
     /// [`Error::is_exists`], or what else the kernel says.
@@ -207,69 +159,11 @@ impl Rtnl {
     }
 }
 
-/// A link to create on top of another one (vlan, ipvlan).
-#[derive(Debug, Clone, Copy)]
-pub struct ParentSpec<'a> {
-    /// Name of the new link.
-    pub name: &'a str,
-    /// Index of the parent.
-    pub parent: u32,
-    /// This namespace's number for the parent's ([`Rtnl::ensure_nsid`]); `None` is the socket's.
-    pub parent_nsid: Option<i32>,
-    /// MTU; `None` is the parent's.
-    pub mtu: Option<u32>,
-    /// Namespace to create it in; `None` is the socket's.
-    pub netns: Option<BorrowedFd<'a>>,
-}
-
 impl ParentSpec<'_> {
     fn message(&self, kind: InfoKind) -> LinkMessageBuilder<LinkUnspec> {
-        let link = optional(of_kind(kind, self.name).link(self.parent), self.mtu, LinkMessageBuilder::mtu);
-        in_netns(on_parent_in(link, self.parent_nsid), self.netns)
-    }
-}
-
-impl MacVlanMode {
-    fn into_kernel(self) -> netlink_packet_route::link::MacVlanMode {
-        use netlink_packet_route::link::MacVlanMode as Kernel;
-        match self {
-            Self::Private => Kernel::Private,
-            Self::Vepa => Kernel::Vepa,
-            Self::Bridge => Kernel::Bridge,
-            Self::Passthru => Kernel::Passthrough,
-        }
-    }
-
-    /// `None` for modes that no plugin makes (`source`).
-    pub(super) fn from_kernel(mode: netlink_packet_route::link::MacVlanMode) -> Option<Self> {
-        [Self::Private, Self::Vepa, Self::Bridge, Self::Passthru]
-            .into_iter()
-            .find(|known| known.into_kernel() == mode)
-    }
-}
-
-impl IpVlanMode {
-    fn into_kernel(self) -> netlink_packet_route::link::IpVlanMode {
-        use netlink_packet_route::link::IpVlanMode as Kernel;
-        match self {
-            Self::L2 => Kernel::L2,
-            Self::L3 => Kernel::L3,
-            Self::L3s => Kernel::L3S,
-        }
-    }
-
-    pub(super) fn from_kernel(mode: netlink_packet_route::link::IpVlanMode) -> Option<Self> {
-        [Self::L2, Self::L3, Self::L3s].into_iter().find(|known| known.into_kernel() == mode)
-    }
-}
-
-impl IpVlanFlag {
-    fn into_kernel(self) -> IpVlanFlags {
-        match self {
-            Self::Bridge => IpVlanFlags::empty(),
-            Self::Private => IpVlanFlags::Private,
-            Self::Vepa => IpVlanFlags::Vepa,
-        }
+        let link = with_mtu(of_kind(kind, self.name).link(self.parent), self.mtu);
+        let nsid = self.parent_nsid.map(LinkAttribute::LinkNetNsId);
+        nsid.into_iter().fold(link, LinkMessageBuilder::append_extra_attribute)
     }
 }
 
@@ -277,28 +171,10 @@ fn of_kind(kind: InfoKind, name: &str) -> LinkMessageBuilder<LinkUnspec> {
     LinkMessageBuilder::new_with_info_kind(kind).name(name)
 }
 
-fn optional<T>(
-    link: LinkMessageBuilder<LinkUnspec>,
-    value: Option<T>,
-    add: impl FnOnce(LinkMessageBuilder<LinkUnspec>, T) -> LinkMessageBuilder<LinkUnspec>,
-) -> LinkMessageBuilder<LinkUnspec> {
-    match value {
-        Some(value) => add(link, value),
-        None => link,
-    }
+fn with_mtu(link: LinkMessageBuilder<LinkUnspec>, mtu: Option<u32>) -> LinkMessageBuilder<LinkUnspec> {
+    mtu.into_iter().fold(link, LinkMessageBuilder::mtu)
 }
 
 fn with_mac(link: LinkMessageBuilder<LinkUnspec>, mac: Option<Mac>) -> LinkMessageBuilder<LinkUnspec> {
-    optional(link, mac, |link, mac| link.address(mac.0.to_vec()))
-}
-
-fn on_parent_in(link: LinkMessageBuilder<LinkUnspec>, nsid: Option<i32>) -> LinkMessageBuilder<LinkUnspec> {
-    optional(link, nsid, |link, nsid| link.append_extra_attribute(LinkAttribute::LinkNetNsId(nsid)))
-}
-
-fn in_netns(
-    link: LinkMessageBuilder<LinkUnspec>,
-    netns: Option<BorrowedFd<'_>>,
-) -> LinkMessageBuilder<LinkUnspec> {
-    optional(link, netns, |link, netns| link.setns_by_fd(netns.as_raw_fd()))
+    mac.into_iter().fold(link, |link, mac| link.address(mac.0.to_vec()))
 }

@@ -6,32 +6,13 @@ use netlink_packet_route::link::{
     InfoPortData, InfoVlan, InfoVrf, LinkAttribute, LinkInfo, LinkMessage, Prop, State,
 };
 
-use super::{IpVlanMode, Ipv6Conf, Link, LinkData, MacVlanMode, OperState};
+use super::{Ipv6Conf, Link, LinkData, OperState};
 use crate::{BridgePort, Mac};
 
 /// Decodes one message; attributes nobody asks about are skipped.
 pub(crate) fn decode(message: LinkMessage) -> Link {
-    let mut link = Link {
-        index: message.header.index,
-        name: String::new(),
-        mac: None,
-        hardware_address: Vec::new(),
-        permanent_address: Vec::new(),
-        mtu: 0,
-        flags: message.header.flags.bits(),
-        promiscuity: 0,
-        operstate: OperState::Unknown,
-        kind: None,
-        master: None,
-        peer_index: None,
-        peer_netns_id: None,
-        txqlen: 0,
-        alias: None,
-        alternative_names: Vec::new(),
-        data: LinkData::None,
-        bridge_port: None,
-        ipv6: None,
-    };
+    let mut link =
+        Link { index: message.header.index, flags: message.header.flags.bits(), ..Link::default() };
     for attribute in message.attributes {
         take_attribute(&mut link, attribute);
     }
@@ -92,40 +73,29 @@ fn kind_name(kind: InfoKind) -> String {
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "dozens of kinds that no plugin makes")]
 fn kind_data(data: InfoData) -> LinkData {
-    match data {
+    let data = match data {
         InfoData::Bridge(infos) => {
-            LinkData::Bridge { vlan_filtering: infos.contains(&InfoBridge::VlanFiltering(true)) }
+            Some(LinkData::Bridge { vlan_filtering: infos.contains(&InfoBridge::VlanFiltering(true)) })
         }
-        InfoData::Vlan(infos) => {
-            infos.iter().find_map(vlan_id).map_or(LinkData::None, |id| LinkData::Vlan { id })
-        }
-        InfoData::MacVlan(infos) => {
-            infos.iter().find_map(macvlan_mode).map_or(LinkData::None, |mode| LinkData::MacVlan { mode })
-        }
-        InfoData::IpVlan(infos) => {
-            infos.iter().find_map(ipvlan_mode).map_or(LinkData::None, |mode| LinkData::IpVlan { mode })
-        }
-        InfoData::Vrf(infos) => {
-            infos.iter().find_map(vrf_table).map_or(LinkData::None, |table| LinkData::Vrf { table })
-        }
-        _ => LinkData::None,
-    }
-}
-
-fn vlan_id(info: &InfoVlan) -> Option<u16> {
-    if let InfoVlan::Id(id) = info { Some(*id) } else { None }
-}
-
-fn macvlan_mode(info: &InfoMacVlan) -> Option<MacVlanMode> {
-    if let InfoMacVlan::Mode(mode) = info { MacVlanMode::from_kernel(*mode) } else { None }
-}
-
-fn ipvlan_mode(info: &InfoIpVlan) -> Option<IpVlanMode> {
-    if let InfoIpVlan::Mode(mode) = info { IpVlanMode::from_kernel(*mode) } else { None }
-}
-
-fn vrf_table(info: &InfoVrf) -> Option<u32> {
-    if let InfoVrf::TableId(table) = info { Some(*table) } else { None }
+        InfoData::Vlan(infos) => infos.into_iter().find_map(|info| match info {
+            InfoVlan::Id(id) => Some(LinkData::Vlan { id }),
+            _ => None,
+        }),
+        InfoData::MacVlan(infos) => infos.into_iter().find_map(|info| match info {
+            InfoMacVlan::Mode(mode) => Some(LinkData::MacVlan { mode }),
+            _ => None,
+        }),
+        InfoData::IpVlan(infos) => infos.into_iter().find_map(|info| match info {
+            InfoIpVlan::Mode(mode) => Some(LinkData::IpVlan { mode }),
+            _ => None,
+        }),
+        InfoData::Vrf(infos) => infos.into_iter().find_map(|info| match info {
+            InfoVrf::TableId(table) => Some(LinkData::Vrf { table }),
+            _ => None,
+        }),
+        _ => None,
+    };
+    data.unwrap_or_default()
 }
 
 fn bridge_port(infos: &[InfoBridgePort]) -> BridgePort {
@@ -169,7 +139,6 @@ mod tests {
             name: "eth7".to_owned(),
             mac: Some(Mac([2, 0, 0, 0, 0, 7])),
             hardware_address: vec![2, 0, 0, 0, 0, 7],
-            permanent_address: Vec::new(),
             mtu: 1400,
             flags: 0x11043,
             promiscuity: 1,
@@ -177,13 +146,11 @@ mod tests {
             kind: Some("veth".to_owned()),
             master: Some(2),
             peer_index: Some(3),
-            peer_netns_id: None,
             txqlen: 1000,
             alias: Some("n/pod/eth0".to_owned()),
-            alternative_names: Vec::new(),
-            data: LinkData::None,
             bridge_port: Some(BridgePort { hairpin: true, isolated: false }),
             ipv6: Some(Ipv6Conf { accept_ra: 1, disabled: false }),
+            ..Link::default()
         };
         assert_eq!(decode(message), want);
     }

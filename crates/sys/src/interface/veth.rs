@@ -79,12 +79,10 @@ impl Sys<'_> {
             let rtnl = self.rtnl(Place::Pod)?;
             let spec = VethSpec {
                 name: plan.ifname.as_str(),
-                mtu: plan.mtu,
                 mac: plan.mac,
                 peer_name: &peer,
                 peer_netns: Some(home.as_fd()),
-                peer_mtu: plan.mtu,
-                peer_txqlen: Some(0),
+                mtu: plan.mtu,
             };
             match rtnl.link_add_veth(&spec) {
                 Ok(()) => return Ok(peer),

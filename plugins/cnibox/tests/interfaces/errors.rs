@@ -17,6 +17,7 @@ fn error(verb: &str, plugin: &str, fields: Value) -> (u64, String) {
 fn wrong_configurations_have_the_reference_texts() {
     let cases = [
         ("macvlan", json!({"mode": "x"}), 7, "unknown macvlan mode: \"x\""),
+        ("macvlan", json!({"mode": "source"}), 7, "unknown macvlan mode: \"source\""),
         ("macvlan", json!({"mac": "x"}), 7, "invalid args x for MAC addr: address x: invalid MAC address"),
         (
             "macvlan",

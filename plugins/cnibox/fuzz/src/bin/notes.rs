@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use cnibox_harness::run;
 use cnibox_netfilter::Hint;
-use cnibox_netlink::{Link, LinkData, OperState};
+use cnibox_netlink::Link;
 use cnibox_plugins_fuzz::call;
 use cnibox_spec::{Attachment, sha512_prefix};
 use cnibox_sys::{Entry, Mark, Record};
@@ -47,23 +47,10 @@ fn marked(alias: &str) -> Link {
     Link {
         index: 2,
         name: "veth0".to_owned(),
-        alternative_names: Vec::new(),
-        mac: None,
-        hardware_address: Vec::new(),
-        permanent_address: Vec::new(),
         mtu: 1500,
-        flags: 0,
-        promiscuity: 0,
-        operstate: OperState::Unknown,
         kind: Some("veth".to_owned()),
-        master: None,
-        peer_index: None,
-        peer_netns_id: None,
-        txqlen: 0,
         alias: Some(alias.to_owned()),
-        data: LinkData::None,
-        bridge_port: None,
-        ipv6: None,
+        ..Link::default()
     }
 }
 
