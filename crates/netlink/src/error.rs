@@ -65,6 +65,11 @@ impl Error {
         matches!(self.errno(), Some(libc::ENODEV | libc::ENOENT | libc::ESRCH))
     }
 
+    /// A link was asked for that does not exist.
+    pub(crate) fn is_link_not_found(&self) -> bool {
+        matches!(self, Self::LinkNotFound)
+    }
+
     /// The address to delete does not exist (`EADDRNOTAVAIL`).
     pub fn is_addr_not_found(&self) -> bool {
         self.errno() == Some(libc::EADDRNOTAVAIL)
@@ -96,6 +101,17 @@ impl Error {
 
     pub(crate) fn decode(reason: impl std::fmt::Display) -> Self {
         Self::Decode { reason: reason.to_string() }
+    }
+}
+
+/// `None` for an error that says that what was asked about is not there.
+pub(crate) fn if_present<T>(
+    answer: Result<T, Error>,
+    is_absence: impl FnOnce(&Error) -> bool,
+) -> Result<Option<T>, Error> {
+    match answer {
+        Err(error) if is_absence(&error) => Ok(None),
+        answer => answer.map(Some),
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! rtnetlink verbs on one blocking socket per network namespace.
 //!
-//! One verb is one request and one method of [`Rtnl`], named like the `ip`, `bridge` or `tc` command it equals.
+//! One verb is one request and one method of [`Rtnl`], named like the `ip`, `bridge` or `tc` command it equals. What
+//! `ip link set` can change is said by a [`LinkChange`].
 //! Owns the sockets, the sequence numbers and the translation between kernel messages and this repository's types;
 //! messages are encoded and decoded by `netlink-packet-route` and built by `rtnetlink`. Must never know about plugins,
 //! configurations or results, and never changes namespaces: a socket stays in the namespace it was opened in.

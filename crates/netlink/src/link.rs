@@ -12,6 +12,7 @@ pub use add::{ParentSpec, VethSpec};
 pub use change::LinkChange;
 pub(crate) use decode::decode;
 pub use netlink_packet_route::link::{IpVlanMode, MacVlanMode};
+pub(crate) use read::about;
 
 /// A network interface as the kernel reports it (`ip -d link show`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,11 +7,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use netlink_packet_core::DefaultNla;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::LinkAttribute;
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 
 use crate::addr::{Addr, as_addr};
-use crate::{Error, Link, Rtnl};
+use crate::error::if_present;
+use crate::{Error, Link, Rtnl, link};
 
 impl Rtnl {
     /// The number that the socket's namespace has for `other`; it is given one if it has none (`ip netns set`).
@@ -46,15 +47,7 @@ impl Rtnl {
     /// # Errors
     /// What the kernel says.
     pub fn link_in(&mut self, nsid: i32, index: u32) -> Result<Option<Link>, Error> {
-        let mut request = LinkMessage::default();
-        request.header.index = index;
-        request.attributes = vec![LinkAttribute::Other(target(IFLA_TARGET_NETNSID, nsid))];
-        match self.link_asked(request) {
-            Ok(link) => Ok(Some(link)),
-            Err(error) if error.is_invalid() || error.is_not_found() => Ok(None),
-            Err(Error::LinkNotFound) => Ok(None),
-            Err(error) => Err(error),
-        }
+        if_present(self.link_asked(index, vec![link_target(nsid)]), is_gone)
     }
 
     /// `ip link del` of the link with this index in the namespace of this number (Linux 4.16); a link or a namespace that
@@ -63,13 +56,8 @@ impl Rtnl {
     /// # Errors
     /// What the kernel says.
     pub fn link_del_in(&mut self, nsid: i32, index: u32) -> Result<(), Error> {
-        let mut request = LinkMessage::default();
-        request.header.index = index;
-        request.attributes = vec![LinkAttribute::Other(target(IFLA_TARGET_NETNSID, nsid))];
-        match self.change(RouteNetlinkMessage::DelLink(request), 0) {
-            Err(error) if !error.is_invalid() && !error.is_not_found() => Err(error),
-            _ => Ok(()),
-        }
+        let request = link::about(index, vec![link_target(nsid)]);
+        if_present(self.change(RouteNetlinkMessage::DelLink(request), 0), is_gone).map(drop)
     }
 
     /// All addresses of the namespace of this number, or of the socket's own; none when there is no namespace of that
@@ -82,11 +70,9 @@ impl Rtnl {
         let target = nsid.map(|nsid| AddressAttribute::Other(target(IFA_TARGET_NETNSID, nsid)));
         request.attributes.extend(target);
         // A container that never rests must not stop others.
-        match self.dump_of(&RouteNetlinkMessage::GetAddress(request), nsid.is_some()) {
-            Ok(dump) => Ok(dump.into_iter().filter_map(as_addr).collect()),
-            Err(error) if error.is_invalid() && nsid.is_some() => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+        let dump = self.dump_of(&RouteNetlinkMessage::GetAddress(request), nsid.is_some());
+        let dump = if_present(dump, |error| error.is_invalid() && nsid.is_some())?.unwrap_or_default();
+        Ok(dump.into_iter().filter_map(as_addr).collect())
     }
 
     /// `ip netns list-id` of the namespace that `other` is open on; `None` when it has no number.
@@ -108,6 +94,15 @@ fn number(answer: &RouteNetlinkMessage) -> Option<i32> {
     ids.next().filter(|id| *id != NOT_ASSIGNED)
 }
 
+/// No namespace has the number any more, or it has no such link.
+fn is_gone(error: &Error) -> bool {
+    error.is_invalid() || error.is_not_found()
+}
+
+fn link_target(nsid: i32) -> LinkAttribute {
+    LinkAttribute::Other(target(libc::IFLA_TARGET_NETNSID, nsid))
+}
+
 fn target(kind: u16, nsid: i32) -> DefaultNla {
     DefaultNla::new(kind, nsid.to_ne_bytes().to_vec())
 }
@@ -122,6 +117,5 @@ fn about(other: BorrowedFd<'_>, id: Option<NsidAttribute>) -> NsidMessage {
 
 /// `NETNSA_NSID_NOT_ASSIGNED` of `linux/net_namespace.h`.
 const NOT_ASSIGNED: i32 = -1;
-/// `linux/if_link.h` and `linux/if_addr.h`.
-const IFLA_TARGET_NETNSID: u16 = 46;
+/// `linux/if_addr.h`.
 const IFA_TARGET_NETNSID: u16 = 10;

@@ -7,7 +7,7 @@
 use std::fs;
 use std::process::{Child, Command};
 
-use cnibox_netlink::{Family, Rtnl, TABLE_MAIN};
+use cnibox_netlink::{Family, LinkChange, Rtnl, TABLE_MAIN};
 use cnibox_testkit::{Container, Sandbox, sandbox};
 
 /// A pod with two ends of a pair in it, `eth0` up with an address; its socket.
@@ -79,7 +79,7 @@ fn one_link_can_have_more_to_say_than_a_buffer_holds() {
         assert!(eth0.is_kind("veth") && eth0.is_up());
         assert_eq!(rtnl.link_by_name(&format!("x{:0119}", 300)).unwrap(), eth0);
         assert!(rtnl.links().unwrap().contains(&eth0));
-        rtnl.link_set_mtu(eth0.index, 1300).unwrap();
+        rtnl.link_set(LinkChange::new(eth0.index).mtu(1300)).unwrap();
         assert!(rtnl.link_del_by_name_if_present("eth0").unwrap());
     });
 }

@@ -6,7 +6,8 @@
 use std::os::fd::AsFd;
 
 use cnibox_netlink::{
-    Error, IpVlanMode, LinkData, MacVlanMode, ParentSpec, Rtnl, TapSpec, Tbf, VethSpec, link_add_tap,
+    Error, IpVlanMode, LinkChange, LinkData, MacVlanMode, ParentSpec, Rtnl, TapSpec, Tbf, VethSpec,
+    link_add_tap,
 };
 use cnibox_testkit::{Sandbox, lacks, sandbox};
 
@@ -135,7 +136,7 @@ fn vrfs_have_their_table_and_ports() {
             let port = parent(&mut rtnl);
             let vrf = rtnl.link_by_name("v0").unwrap();
             assert_eq!(vrf.data, LinkData::Vrf { table: 1234 });
-            rtnl.link_set_master(port, vrf.index).unwrap();
+            rtnl.link_set(LinkChange::new(port).master(vrf.index)).unwrap();
             assert_eq!(rtnl.links_of_master(vrf.index).unwrap().len(), 1);
             assert_eq!(rtnl.link_by_index(port).unwrap().bridge_port, None);
         }

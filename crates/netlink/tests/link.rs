@@ -97,8 +97,8 @@ fn every_change_of_a_link_arrives() {
         assert_eq!(link.alias.as_deref(), Some("net/pod/eth0"));
         assert!(link.is_promisc() && link.is_allmulti() && link.is_up());
         assert_eq!(link.promiscuity, 1);
-        host.link_set_alias(veth0, "").unwrap();
-        host.link_set_promisc(veth0, false).unwrap();
+        host.link_set(LinkChange::new(veth0).alias("")).unwrap();
+        host.link_set(LinkChange::new(veth0).promisc(false)).unwrap();
         host.link_set_down(veth0).unwrap();
         let link = host.link_by_name("other").unwrap();
         assert_eq!((link.alias.as_ref(), link.is_promisc(), link.is_up()), (None, false, false));
@@ -131,7 +131,7 @@ fn bridge_ports_are_found_by_their_master_and_have_flags() {
         let br0 = host.link_by_name("br0").unwrap();
         assert_eq!((br0.mtu, br0.data.clone()), (1450, LinkData::Bridge { vlan_filtering: false }));
         assert!(host.links_of_master(br0.index).unwrap().is_empty());
-        host.link_set_master(veth0, br0.index).unwrap();
+        host.link_set(LinkChange::new(veth0).master(br0.index)).unwrap();
         let ports = host.links_of_master(br0.index).unwrap();
         assert_eq!(ports.iter().map(|port| port.index).collect::<Vec<_>>(), [veth0]);
         for flags in
@@ -140,7 +140,7 @@ fn bridge_ports_are_found_by_their_master_and_have_flags() {
             host.bridge_port_set(veth0, flags).unwrap();
             assert_eq!(host.link_by_index(veth0).unwrap().bridge_port, Some(flags));
         }
-        host.link_set_nomaster(veth0).unwrap();
+        host.link_set(LinkChange::new(veth0).nomaster()).unwrap();
         let free = host.link_by_index(veth0).unwrap();
         assert_eq!((free.master, free.bridge_port), (None, None));
     });
@@ -153,7 +153,7 @@ fn the_kernels_own_words_are_kept() {
         rtnl.link_add_bridge("br0", None, None, None).unwrap();
         rtnl.link_add_bridge("br1", None, None, None).unwrap();
         let (br0, br1) = (rtnl.link_by_name("br0").unwrap(), rtnl.link_by_name("br1").unwrap());
-        let error = rtnl.link_set_master(br1.index, br0.index).unwrap_err();
+        let error = rtnl.link_set(LinkChange::new(br1.index).master(br0.index)).unwrap_err();
         assert_eq!(error.to_string(), "too many levels of symbolic links");
         assert_eq!(error.kernel_text(), Some("Can not enslave a bridge to a bridge"));
     });
@@ -171,7 +171,7 @@ fn bridge_vlans_are_added_listed_and_deleted() {
         }
         let br0 = host.link_by_name("br0").unwrap();
         assert_eq!(br0.data, LinkData::Bridge { vlan_filtering: true });
-        host.link_set_master(veth0, br0.index).unwrap();
+        host.link_set(LinkChange::new(veth0).master(br0.index)).unwrap();
         let default = BridgeVlan { id: 1, pvid: true, untagged: true };
         assert_eq!(host.bridge_vlans(veth0).unwrap(), [default]);
         host.bridge_vlan_del(veth0, default).unwrap();
@@ -254,7 +254,7 @@ fn lost_notifications_are_made_up_for() {
         host.link_set_up(veth0).unwrap();
         // Many times what fits the socket's queue.
         for number in 0..2000 {
-            host.link_set_alias(veth0, &format!("flood {number}")).unwrap();
+            host.link_set(LinkChange::new(veth0).alias(&format!("flood {number}"))).unwrap();
         }
         let looks = Cell::new(0);
         let inside = RefCell::new(inside);

@@ -2,7 +2,7 @@
 //! ADD: filters and the IFB device, taken back when something fails.
 
 use cnibox_harness::{AddArgs, Request};
-use cnibox_netlink::{Error, Link, Tbf};
+use cnibox_netlink::{Error, Link, LinkChange, Tbf};
 use cnibox_spec::{CniResult, Interface};
 use cnibox_sys::{Coded, Failure, Mark, Place, Stage, Sys, Txn, Undo, UndoStep};
 use thiserror::Error as ThisError;
@@ -85,7 +85,7 @@ fn ifb(tx: &mut Txn<'_, '_>, name: &str, mtu: u32, mark: &Mark) -> Result<Link, 
     tx.shared(|sys| {
         let rtnl = sys.host()?;
         let link = rtnl.link_by_name(name)?;
-        rtnl.link_set_alias(link.index, &mark.alias(Stage::Ready))?;
+        rtnl.link_set(LinkChange::new(link.index).alias(&mark.alias(Stage::Ready)))?;
         Ok::<_, Failure>(link)
     })
 }

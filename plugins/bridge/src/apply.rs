@@ -83,7 +83,8 @@ pub(crate) fn bridge(sys: &mut Sys<'_>, plan: &BridgePlan) -> Result<Link, Failu
         return Err(ApplyError::NotABridge(own()).into());
     }
     if plan.promisc && !link.is_promisc() {
-        rtnl.link_set_promisc(link.index, true).map_err(|error| ApplyError::Promisc(own(), error))?;
+        rtnl.link_set(LinkChange::new(link.index).promisc(true))
+            .map_err(|error| ApplyError::Promisc(own(), error))?;
     }
     // "we want to own the routes for this interface"; as in the reference nobody minds a failure.
     if link.ipv6.is_some_and(|conf| conf.accept_ra != 0) {
@@ -260,7 +261,8 @@ fn address(
         None => rtnl.link_by_index(device.index)?.mac,
     };
     if let Some(mac) = mac {
-        rtnl.link_set_mac(device.index, mac).map_err(|error| ApplyError::PinMac(what, error))?;
+        rtnl.link_set(LinkChange::new(device.index).mac(mac))
+            .map_err(|error| ApplyError::PinMac(what, error))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 mod config;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_netlink::{IpVlanMode, Link, LinkData, ParentSpec};
+use cnibox_netlink::{IpVlanMode, Link, LinkChange, LinkData, ParentSpec};
 use cnibox_spec::{CniResult, Verb};
 use cnibox_sys::{Announce, CheckWording, Coded, Failure, Place, Sys, Txn};
 use thiserror::Error;
@@ -91,7 +91,7 @@ impl Coded for IpvlanError {}
 /// The kernel overwrites an MTU that is asked for on creation (`ipvlan_link_new`).
 fn set_mtu(sys: &mut Sys<'_>, link: &Link, mtu: u32) -> Result<(), Failure> {
     let refused = |source| IpvlanError::Mtu { ifname: link.name.clone(), mtu, source };
-    Ok(sys.rtnl(Place::Pod)?.link_set_mtu(link.index, mtu).map_err(refused)?)
+    Ok(sys.rtnl(Place::Pod)?.link_set(LinkChange::new(link.index).mtu(mtu)).map_err(refused)?)
 }
 
 fn check_mode(link: &Link, wanted: IpVlanMode) -> Result<(), IpvlanError> {

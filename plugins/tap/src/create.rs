@@ -73,15 +73,14 @@ fn own_call(conf: &NetConf, config: &Config) -> serde_json::Value {
 pub(crate) fn configure(sys: &mut Sys<'_>, config: &Config, link: Link) -> Result<Link, Failure> {
     let rtnl = sys.rtnl(Place::Pod)?;
     if config.mtu.is_some() || config.mac.is_some() {
-        let change = LinkChange::new(link.index);
-        let change = config.mtu.into_iter().fold(change, LinkChange::mtu);
-        let change = config.mac.into_iter().fold(change, LinkChange::mac);
+        let change =
+            LinkChange::new(link.index).given(config.mtu, LinkChange::mtu).given(config.mac, LinkChange::mac);
         rtnl.link_set(change).map_err(TapError::Settings)?;
     }
     if let Some(name) = &config.bridge {
         let bridge = rtnl.link_by_name(name).map_err(|source| TapError::NoBridge(name.clone(), source))?;
         let refused = |source| TapError::Port { tap: link.name.clone(), bridge: name.clone(), source };
-        rtnl.link_set_master(link.index, bridge.index).map_err(refused)?;
+        rtnl.link_set(LinkChange::new(link.index).master(bridge.index)).map_err(refused)?;
     }
     rtnl.link_set_up(link.index).map_err(TapError::Up)?;
     Ok(rtnl.link_by_index(link.index)?)

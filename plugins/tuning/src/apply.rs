@@ -97,23 +97,12 @@ fn tune(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<
 impl LinkPlan {
     /// All of it in one request.
     fn change(&self, index: u32) -> LinkChange {
-        let mut change = LinkChange::new(index);
-        if let Some(mac) = self.mac {
-            change = change.mac(mac);
-        }
-        if self.promisc {
-            change = change.promisc(true);
-        }
-        if let Some(mtu) = self.mtu {
-            change = change.mtu(mtu);
-        }
-        if let Some(on) = self.allmulti {
-            change = change.allmulti(on);
-        }
-        if let Some(packets) = self.txqlen {
-            change = change.txqlen(packets);
-        }
-        change
+        LinkChange::new(index)
+            .given(self.mac, LinkChange::mac)
+            .given(self.promisc.then_some(true), LinkChange::promisc)
+            .given(self.mtu, LinkChange::mtu)
+            .given(self.allmulti, LinkChange::allmulti)
+            .given(self.txqlen, LinkChange::txqlen)
     }
 }
 

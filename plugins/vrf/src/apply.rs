@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use cnibox_harness::{AddArgs, Request};
-use cnibox_netlink::{Addr, AddrSpec, Error, Family, Link, LinkData, Monitor, Route, Rtnl, TABLE_MAIN};
+use cnibox_netlink::{
+    Addr, AddrSpec, Error, Family, Link, LinkChange, LinkData, Monitor, Route, Rtnl, TABLE_MAIN,
+};
 use cnibox_spec::{list, or_nil};
 use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, UndoStep};
 use ipnetwork::IpNetwork;
@@ -104,7 +106,8 @@ fn enslave(tx: &mut Txn<'_, '_>, ifname: &str, vrf: &Link, table: u32) -> Result
         let refused =
             |source| ApplyError::Enslave { vrf: vrf.name.clone(), ifname: ifname.to_owned(), source };
         let rtnl = sys.rtnl(Place::Pod)?;
-        rtnl.link_set_master(link.index, vrf.index).map_err(|error| Failure::from(refused(error)))
+        rtnl.link_set(LinkChange::new(link.index).master(vrf.index))
+            .map_err(|error| Failure::from(refused(error)))
     })?;
     tx.shared(|sys| restore_addresses(sys, &addresses, &link, vrf, table))?;
     tx.shared(|sys| {
@@ -218,7 +221,7 @@ struct Enslaved {
 impl UndoStep for Enslaved {
     fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let rtnl = sys.rtnl(Place::Pod)?;
-        rtnl.link_set_nomaster(self.link)?;
+        rtnl.link_set(LinkChange::new(self.link).nomaster())?;
         // The kernel lists the newest IPv6 address first.
         for address in self.addresses.iter().rev() {
             match rtnl.addr_add(self.link, address) {

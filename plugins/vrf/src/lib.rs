@@ -6,7 +6,7 @@ mod apply;
 mod config;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_netlink::{Error, Link, LinkData, Rtnl};
+use cnibox_netlink::{Error, Link, LinkChange, LinkData, Rtnl};
 use cnibox_spec::{CniResult, CniVersion};
 use cnibox_sys::{Coded, Failure, Place, Pod, Sys};
 use thiserror::Error as ThisError;
@@ -67,7 +67,7 @@ impl Plugin for Vrf {
             && !sys.is_anothers(&link)?
         {
             let refused = |source| VrfError::Release { ifname: ifname.to_owned(), source };
-            sys.rtnl(Place::Pod)?.link_set_nomaster(link.index).map_err(refused)?;
+            sys.rtnl(Place::Pod)?.link_set(LinkChange::new(link.index).nomaster()).map_err(refused)?;
         }
         let rtnl = sys.rtnl(Place::Pod)?;
         if rtnl.links_of_master(vrf.index)?.is_empty() {

@@ -6,6 +6,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
 
 use super::{Link, decode};
+use crate::error::if_present;
 use crate::{Error, Rtnl};
 
 impl Rtnl {
@@ -14,9 +15,7 @@ impl Rtnl {
     /// # Errors
     /// [`Error::LinkNotFound`], or what the kernel says.
     pub fn link_by_name(&mut self, name: &str) -> Result<Link, Error> {
-        let mut request = LinkMessage::default();
-        request.attributes = vec![named(name), without_statistics()];
-        self.link_asked(request)
+        self.link_asked(0, vec![named(name)])
     }
 
     /// As [`Rtnl::link_by_name`], with `None` for a link that does not exist.
@@ -24,11 +23,7 @@ impl Rtnl {
     /// # Errors
     /// What the kernel says.
     pub fn link_by_name_if_present(&mut self, name: &str) -> Result<Option<Link>, Error> {
-        match self.link_by_name(name) {
-            Ok(link) => Ok(Some(link)),
-            Err(Error::LinkNotFound) => Ok(None),
-            Err(error) => Err(error),
-        }
+        if_present(self.link_by_name(name), Error::is_link_not_found)
     }
 
     /// `ip link show` of the link with this index.
@@ -36,10 +31,7 @@ impl Rtnl {
     /// # Errors
     /// [`Error::LinkNotFound`], or what the kernel says.
     pub fn link_by_index(&mut self, index: u32) -> Result<Link, Error> {
-        let mut request = LinkMessage::default();
-        request.header.index = index;
-        request.attributes = vec![without_statistics()];
-        self.link_asked(request)
+        self.link_asked(index, Vec::new())
     }
 
     /// As [`Rtnl::link_by_index`], with `None` for a link that does not exist.
@@ -47,11 +39,7 @@ impl Rtnl {
     /// # Errors
     /// What the kernel says.
     pub fn link_by_index_if_present(&mut self, index: u32) -> Result<Option<Link>, Error> {
-        match self.link_by_index(index) {
-            Ok(link) => Ok(Some(link)),
-            Err(Error::LinkNotFound) => Ok(None),
-            Err(error) => Err(error),
-        }
+        if_present(self.link_by_index(index), Error::is_link_not_found)
     }
 
     /// `ip link show`: all links of the namespace.
@@ -59,9 +47,7 @@ impl Rtnl {
     /// # Errors
     /// What the kernel says.
     pub fn links(&mut self) -> Result<Vec<Link>, Error> {
-        let mut request = LinkMessage::default();
-        request.attributes = vec![without_statistics()];
-        self.links_dumped(request)
+        self.links_dumped(Vec::new())
     }
 
     /// `ip link show master NAME`: the ports of the bridge or VRF with this index.
@@ -69,22 +55,34 @@ impl Rtnl {
     /// # Errors
     /// What the kernel says.
     pub fn links_of_master(&mut self, master: u32) -> Result<Vec<Link>, Error> {
-        let mut request = LinkMessage::default();
-        request.attributes = vec![LinkAttribute::Controller(master), without_statistics()];
-        let mut links = self.links_dumped(request)?;
+        let mut links = self.links_dumped(vec![LinkAttribute::Controller(master)])?;
         links.retain(|link| link.master == Some(master));
         Ok(links)
     }
 
-    pub(crate) fn link_asked(&mut self, request: LinkMessage) -> Result<Link, Error> {
-        let answer = self.ask(RouteNetlinkMessage::GetLink(request)).map_err(Error::for_link)?;
+    pub(crate) fn link_asked(&mut self, index: u32, attributes: Vec<LinkAttribute>) -> Result<Link, Error> {
+        let answer = self.ask(question(index, attributes)).map_err(Error::for_link)?;
         as_link(answer).ok_or(Error::NoAnswer)
     }
 
-    fn links_dumped(&mut self, request: LinkMessage) -> Result<Vec<Link>, Error> {
-        let dump = self.dump(&RouteNetlinkMessage::GetLink(request))?;
+    fn links_dumped(&mut self, attributes: Vec<LinkAttribute>) -> Result<Vec<Link>, Error> {
+        let dump = self.dump(&question(0, attributes))?;
         Ok(dump.into_iter().filter_map(as_link).collect())
     }
+}
+
+/// Counters are the most expensive part of the answer for links with many queues, and nobody here reads them.
+fn question(index: u32, mut attributes: Vec<LinkAttribute>) -> RouteNetlinkMessage {
+    attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+    RouteNetlinkMessage::GetLink(about(index, attributes))
+}
+
+/// A message about the link with this index, or about the one that the attributes name.
+pub(crate) fn about(index: u32, attributes: Vec<LinkAttribute>) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes = attributes;
+    message
 }
 
 fn as_link(message: RouteNetlinkMessage) -> Option<Link> {
@@ -97,12 +95,5 @@ pub(super) fn named(name: &str) -> LinkAttribute {
         return LinkAttribute::IfName(name.to_owned());
     }
     let terminated = name.bytes().chain([0]).collect();
-    LinkAttribute::Other(DefaultNla::new(IFLA_ALT_IFNAME, terminated))
+    LinkAttribute::Other(DefaultNla::new(libc::IFLA_ALT_IFNAME, terminated))
 }
-
-/// Counters are the most expensive part of the answer for links with many queues, and nobody here reads them.
-fn without_statistics() -> LinkAttribute {
-    LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
-}
-
-const IFLA_ALT_IFNAME: u16 = 53;

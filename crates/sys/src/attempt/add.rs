@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-use cnibox_netlink::Link;
+use cnibox_netlink::{Link, LinkChange};
 use cnibox_spec::{Attachment, CniResult, NetnsPath};
 
 use super::life::{Earlier, Presence, is_other_than};
@@ -246,7 +246,7 @@ impl Sys<'_> {
             let rtnl = self.host()?;
             let Some(link) = rtnl.link_by_name_if_present(&interface.name)? else { continue };
             if mark.stage_of(&link).is_some() {
-                rtnl.link_set_alias(link.index, &mark.alias(Stage::Failed))?;
+                rtnl.link_set(LinkChange::new(link.index).alias(&mark.alias(Stage::Failed)))?;
             }
         }
         Ok(())

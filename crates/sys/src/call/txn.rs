@@ -189,21 +189,15 @@ impl UndoStep for Undo {
 /// Sets only what differs: some drivers refuse even a change to the same.
 fn restore_settings(rtnl: &mut Rtnl, before: &Link) -> Result<(), Error> {
     let now = rtnl.link_by_index(before.index)?;
-    let mut change = LinkChange::new(before.index);
-    if let Some(mac) = before.mac.filter(|mac| now.mac != Some(*mac)) {
-        change = change.mac(mac);
-    }
-    if before.mtu != now.mtu {
-        change = change.mtu(before.mtu);
-    }
-    if before.txqlen != now.txqlen {
-        change = change.txqlen(before.txqlen);
-    }
-    if before.is_promisc() != now.is_promisc() {
-        change = change.promisc(before.is_promisc());
-    }
-    if before.is_allmulti() != now.is_allmulti() {
-        change = change.allmulti(before.is_allmulti());
-    }
+    let change = LinkChange::new(before.index)
+        .given(before.mac.filter(|mac| now.mac != Some(*mac)), LinkChange::mac)
+        .given(unless_same(before.mtu, now.mtu), LinkChange::mtu)
+        .given(unless_same(before.txqlen, now.txqlen), LinkChange::txqlen)
+        .given(unless_same(before.is_promisc(), now.is_promisc()), LinkChange::promisc)
+        .given(unless_same(before.is_allmulti(), now.is_allmulti()), LinkChange::allmulti);
     rtnl.link_set(change)
+}
+
+fn unless_same<T: PartialEq>(before: T, now: T) -> Option<T> {
+    Some(before).filter(|before| *before != now)
 }
