@@ -40,7 +40,7 @@
 //! until a deadline: for a link's carrier ([`Monitor::wait_link`]) or for IPv6 addresses whose duplicate address
 //! detection goes on ([`Monitor::wait_addrs_settled`]).
 
-#![expect(unsafe_code, reason = "poll(2) with a deadline, SO_NETNS_COOKIE, and the TUN ioctls")]
+#![expect(unsafe_code, reason = "SO_NETNS_COOKIE and the TUN ioctls")]
 
 mod addr;
 mod bridge;
@@ -70,5 +70,5 @@ pub use rtnl::Rtnl;
 #[cfg(feature = "fuzzing")]
 pub use rtnl::fuzzing;
 pub use rule::{Rule, RuleSpec};
-pub use socket::{Multicast, Socket};
+pub use socket::Multicast;
 pub use tun::{TapSpec, link_add_tap};

@@ -7,7 +7,8 @@ use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::rtnl::packets;
-use crate::{Addr, Error, Family, Link, Multicast, Rtnl, Socket, link};
+use crate::socket::Socket;
+use crate::{Addr, Error, Family, Link, Multicast, Rtnl, link};
 
 /// Notifications of one namespace, from its opening on. Open it before the change whose effect is awaited, or at least
 /// before the wait: every wait reads the present state once, so nothing is missed in between.
@@ -37,36 +38,14 @@ pub enum Settled {
 }
 
 impl Monitor {
-    /// Subscribes to the links of the calling thread's namespace.
+    /// Subscribes to news of one kind in the calling thread's namespace.
     ///
     /// # Errors
     /// [`Error::Socket`].
-    pub fn links() -> Result<Self, Error> {
-        Self::of(Multicast::Link)
-    }
-
-    /// Subscribes to the IPv6 addresses of the calling thread's namespace.
-    ///
-    /// # Errors
-    /// [`Error::Socket`].
-    pub fn addrs() -> Result<Self, Error> {
-        Self::of(Multicast::Ipv6Addr)
-    }
-
-    /// Subscribes to the IPv6 routes of the calling thread's namespace.
-    ///
-    /// # Errors
-    /// [`Error::Socket`].
-    pub fn routes6() -> Result<Self, Error> {
-        Self::of(Multicast::Ipv6Route)
-    }
-
-    /// Subscribes to the numbers that other namespaces have in the calling thread's one.
-    ///
-    /// # Errors
-    /// [`Error::Socket`].
-    pub fn nsids() -> Result<Self, Error> {
-        Self::of(Multicast::Nsid)
+    pub fn of(group: Multicast) -> Result<Self, Error> {
+        let socket = Socket::open()?;
+        socket.join(group)?;
+        Ok(Self { socket })
     }
 
     /// Waits for any news at all; false at the deadline. The caller looks at the present state before each wait.
@@ -75,12 +54,6 @@ impl Monitor {
     /// [`Error::Socket`].
     pub fn wait_any(&mut self, deadline: Instant) -> Result<bool, Error> {
         Ok(!matches!(self.next(deadline)?, Seen::Deadline))
-    }
-
-    fn of(group: Multicast) -> Result<Self, Error> {
-        let socket = Socket::open()?;
-        socket.join(group)?;
-        Ok(Self { socket })
     }
 
     /// Waits until `condition` holds for a link, at most until `deadline`. `rtnl` must be of the same namespace.

@@ -10,8 +10,9 @@ use netlink_packet_core::{
     NetlinkSerializable, Parseable,
 };
 
+use crate::Error;
 use crate::sieve::{each, sieve};
-use crate::{Error, Socket};
+use crate::socket::Socket;
 
 /// An rtnetlink connection to the namespace it was opened in, wherever the thread goes later.
 #[derive(Debug)]

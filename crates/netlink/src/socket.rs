@@ -4,31 +4,35 @@
 //! Knows nothing about the messages inside.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
-use std::time::{Duration, Instant};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Instant;
 
 use netlink_sys::{SocketAddr, protocols};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
 
 use crate::Error;
 
 /// One `NETLINK_ROUTE` socket, bound, in the namespace that the thread was in when it was opened.
 #[derive(Debug)]
-pub struct Socket {
+pub(crate) struct Socket {
     inner: netlink_sys::Socket,
     buffer: Vec<u8>,
 }
 
 /// Multicast groups of `NETLINK_ROUTE`, see `rtnetlink(7)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Multicast {
-    /// `RTNLGRP_LINK`: links appear, change and disappear.
-    Link,
-    /// `RTNLGRP_IPV6_IFADDR`: IPv6 addresses do.
-    Ipv6Addr,
-    /// `RTNLGRP_IPV6_ROUTE`: IPv6 routes do.
-    Ipv6Route,
-    /// `RTNLGRP_NSID`: other namespaces get numbers and lose them, at the latest as they end.
-    Nsid,
+    /// Links appear, change and disappear.
+    Link = libc::RTNLGRP_LINK,
+    /// IPv6 addresses do.
+    Ipv6Addr = libc::RTNLGRP_IPV6_IFADDR,
+    /// IPv6 routes do.
+    Ipv6Route = libc::RTNLGRP_IPV6_ROUTE,
+    /// Other namespaces get numbers and lose them, at the latest as they end.
+    Nsid = libc::RTNLGRP_NSID,
 }
 
 impl Socket {
@@ -37,7 +41,7 @@ impl Socket {
     ///
     /// # Errors
     /// [`Error::Socket`].
-    pub fn open() -> Result<Self, Error> {
+    pub(crate) fn open() -> Result<Self, Error> {
         let mut inner =
             netlink_sys::Socket::new(protocols::NETLINK_ROUTE).map_err(Error::socket("socket"))?;
         inner.set_ext_ack(true).map_err(Error::socket("set NETLINK_EXT_ACK"))?;
@@ -55,21 +59,15 @@ impl Socket {
     ///
     /// # Errors
     /// [`Error::Socket`].
-    pub fn join(&self, group: Multicast) -> Result<(), Error> {
-        let number = match group {
-            Multicast::Link => RTNLGRP_LINK,
-            Multicast::Ipv6Addr => RTNLGRP_IPV6_IFADDR,
-            Multicast::Ipv6Route => RTNLGRP_IPV6_ROUTE,
-            Multicast::Nsid => RTNLGRP_NSID,
-        };
-        self.inner.add_membership(number).map_err(Error::socket("join a group"))
+    pub(crate) fn join(&self, group: Multicast) -> Result<(), Error> {
+        self.inner.add_membership(group as u32).map_err(Error::socket("join a group"))
     }
 
     /// Sends one datagram to the kernel.
     ///
     /// # Errors
     /// [`Error::Socket`].
-    pub fn send(&self, datagram: &[u8]) -> Result<(), Error> {
+    pub(crate) fn send(&self, datagram: &[u8]) -> Result<(), Error> {
         loop {
             match self.inner.send(datagram, 0) {
                 Ok(_) => return Ok(()),
@@ -83,7 +81,7 @@ impl Socket {
     ///
     /// # Errors
     /// [`Error::Socket`], with `ENOBUFS` when notifications were lost.
-    pub fn receive(&mut self) -> Result<&[u8], Error> {
+    pub(crate) fn receive(&mut self) -> Result<&[u8], Error> {
         loop {
             if let Some(length) = self.receive_once(0)? {
                 return Ok(self.buffer.get(..length).unwrap_or_default());
@@ -95,7 +93,7 @@ impl Socket {
     ///
     /// # Errors
     /// As [`Socket::receive`].
-    pub fn receive_until(&mut self, deadline: Instant) -> Result<Option<&[u8]>, Error> {
+    pub(crate) fn receive_until(&mut self, deadline: Instant) -> Result<Option<&[u8]>, Error> {
         while self.readable_until(deadline)? {
             if let Some(length) = self.receive_once(libc::MSG_DONTWAIT)? {
                 return Ok(self.buffer.get(..length));
@@ -146,7 +144,7 @@ impl Socket {
     }
 
     /// The kernel's number for the socket's namespace (`SO_NETNS_COOKIE`); `None` before Linux 5.14.
-    pub fn netns_cookie(&self) -> Option<u64> {
+    pub(crate) fn netns_cookie(&self) -> Option<u64> {
         let mut cookie = 0_u64;
         let mut length = libc::socklen_t::try_from(size_of::<u64>()).ok()?;
         // SAFETY: the kernel writes at most `length` bytes to `cookie`, which has as many.
@@ -154,7 +152,7 @@ impl Socket {
             libc::getsockopt(
                 self.inner.as_raw_fd(),
                 libc::SOL_SOCKET,
-                SO_NETNS_COOKIE,
+                libc::SO_NETNS_COOKIE,
                 (&raw mut cookie).cast(),
                 &raw mut length,
             )
@@ -170,42 +168,18 @@ impl Socket {
             if left.is_zero() {
                 return Ok(false);
             }
-            // Rounded up, or the last millisecond would be spent in a busy loop.
-            let millis = i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
-            let mut poll = libc::pollfd { fd: self.inner.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: `poll` is one valid, exclusively borrowed pollfd, and the count says one.
-            match unsafe { libc::poll(&raw mut poll, 1, millis) } {
-                0 if left <= Duration::from_millis(u64::from(i32::MAX.unsigned_abs())) => return Ok(false),
-                0 => {}
-                1.. => return Ok(true),
-                _ => {
-                    let source = io::Error::last_os_error();
-                    if source.kind() != io::ErrorKind::Interrupted {
-                        return Err(Error::Socket { operation: "poll", source });
-                    }
-                }
+            let mut poll = [PollFd::new(self.inner.as_fd(), PollFlags::POLLIN)];
+            match ppoll(&mut poll, Some(TimeSpec::from_duration(left)), None) {
+                Ok(0) | Err(Errno::EINTR) => {}
+                Ok(_) => return Ok(true),
+                Err(errno) => return Err(Error::Socket { operation: "poll", source: errno.into() }),
             }
         }
     }
 }
 
-impl AsRawFd for Socket {
-    fn as_raw_fd(&self) -> RawFd {
-        self.inner.as_raw_fd()
-    }
-}
-
-/// `asm-generic/socket.h`; the same on every architecture with 64 bits that Rust builds for, but sparc64.
-const SO_NETNS_COOKIE: libc::c_int = 71;
-
 /// The port number of the kernel itself.
 const KERNEL: u32 = 0;
-
-/// `enum rtnetlink_groups` of `linux/rtnetlink.h`.
-const RTNLGRP_LINK: u32 = 1;
-const RTNLGRP_IPV6_IFADDR: u32 = 9;
-const RTNLGRP_IPV6_ROUTE: u32 = 11;
-const RTNLGRP_NSID: u32 = 28;
 
 /// What the kernel fills in one datagram of a dump (`NLMSG_GOODSIZE` up to 32 KiB), unless one message is longer: a link
 /// can have hundreds of names.

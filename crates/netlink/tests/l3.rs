@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use cnibox_netlink::{
-    AddrSpec, Family, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, Lifetime, Monitor, Route, RouteSpec, Rtnl, RuleSpec,
-    Settled, TABLE_MAIN, VethSpec,
+    AddrSpec, Family, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, Lifetime, Monitor, Multicast, Route, RouteSpec, Rtnl,
+    RuleSpec, Settled, TABLE_MAIN, VethSpec,
 };
 use cnibox_testkit::{Sandbox, sandbox};
 
@@ -185,7 +185,7 @@ fn rules_are_added_listed_and_deleted() {
 fn waiting_for_addresses_ends_when_detection_does() {
     sandbox(|net| {
         let (mut rtnl, a, _) = cable(net);
-        let mut monitor = Monitor::addrs().unwrap();
+        let mut monitor = Monitor::of(Multicast::Ipv6Addr).unwrap();
         rtnl.addr_add(a, &AddrSpec::new("fd00::7/64".parse().unwrap())).unwrap();
         assert!(rtnl.addrs(a, Some(Family::V6)).unwrap().iter().any(cnibox_netlink::Addr::is_tentative));
         let start = Instant::now();
@@ -202,7 +202,7 @@ fn waiting_for_addresses_ends_when_one_is_in_use_elsewhere() {
         let (mut rtnl, a, b) = cable(net);
         let addr = AddrSpec::new("fd00::7/64".parse().unwrap());
         rtnl.addr_add(b, &AddrSpec { flags: IFA_F_NODAD, ..addr.clone() }).unwrap();
-        let mut monitor = Monitor::addrs().unwrap();
+        let mut monitor = Monitor::of(Multicast::Ipv6Addr).unwrap();
         rtnl.addr_add(a, &addr).unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
         let settled = monitor.wait_addrs_settled(&mut rtnl, a, deadline).unwrap();
@@ -216,7 +216,7 @@ fn waiting_for_addresses_ends_at_the_deadline() {
         let (mut rtnl, a, _) = cable(net);
         rtnl.addr_add(a, &AddrSpec::new("fd00::7/64".parse().unwrap())).unwrap();
         let deadline = Instant::now() + Duration::from_millis(20);
-        let mut monitor = Monitor::addrs().unwrap();
+        let mut monitor = Monitor::of(Multicast::Ipv6Addr).unwrap();
         assert_eq!(monitor.wait_addrs_settled(&mut rtnl, a, deadline).unwrap(), Settled::TimedOut);
     });
 }

@@ -8,7 +8,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use cnibox_netlink::{
-    BridgePort, BridgeVlan, Error, LinkChange, LinkData, Mac, Monitor, OperState, Rtnl, VethSpec, Waited,
+    BridgePort, BridgeVlan, Error, LinkChange, LinkData, Mac, Monitor, Multicast, OperState, Rtnl, VethSpec,
+    Waited,
 };
 use cnibox_testkit::{Container, Sandbox, lacks, sandbox};
 
@@ -192,7 +193,7 @@ fn waiting_for_a_port_ends_when_it_is_up() {
     sandbox(|net| {
         let pod = net.container();
         let (mut inside, eth0, mut host, veth0) = veth(net, &pod);
-        let mut monitor = Monitor::links().unwrap();
+        let mut monitor = Monitor::of(Multicast::Link).unwrap();
         host.link_set_up(veth0).unwrap();
         assert_ne!(host.link_by_index(veth0).unwrap().operstate, OperState::Up);
         let other_end = std::thread::spawn(move || {
@@ -219,7 +220,7 @@ fn waiting_for_a_port_ends_at_the_deadline_with_its_state() {
         let start = Instant::now();
         let deadline = start + Duration::from_millis(100);
         let up = |link: &cnibox_netlink::Link| link.operstate == OperState::Up;
-        let waited = Monitor::links().unwrap().wait_link(&mut host, veth0, deadline, up).unwrap();
+        let waited = Monitor::of(Multicast::Link).unwrap().wait_link(&mut host, veth0, deadline, up).unwrap();
         // Which depends on the kernel: newer ones cannot see the carrier of a peer elsewhere, slow ones have not looked yet.
         let dead = [OperState::Down, OperState::LowerLayerDown, OperState::Unknown];
         assert!(matches!(waited, Waited::TimedOut(link) if dead.contains(&link.operstate)));
@@ -233,7 +234,7 @@ fn waiting_for_a_port_that_disappears_is_an_error() {
     sandbox(|net| {
         let pod = net.container();
         let (mut inside, _, mut host, veth0) = veth(net, &pod);
-        let mut monitor = Monitor::links().unwrap();
+        let mut monitor = Monitor::of(Multicast::Link).unwrap();
         let other_end = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(50));
             inside.link_del_by_name_if_present("eth0").unwrap();
@@ -250,7 +251,7 @@ fn lost_notifications_are_made_up_for() {
     sandbox(|net| {
         let pod = net.container();
         let (inside, eth0, mut host, veth0) = veth(net, &pod);
-        let mut monitor = Monitor::links().unwrap();
+        let mut monitor = Monitor::of(Multicast::Link).unwrap();
         host.link_set_up(veth0).unwrap();
         // Many times what fits the socket's queue.
         for number in 0..2000 {

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use cnibox_netlink::{Error, Link, Monitor, OperState, Rtnl};
+use cnibox_netlink::{Error, Link, Monitor, Multicast, OperState, Rtnl};
 use cnibox_netns::NetNs;
 
 /// Returns when no link of the namespace has a carrier that the kernel has yet to act upon, or when that takes longer
@@ -20,7 +20,7 @@ fn await_carriers() -> Result<(), Error> {
         return Ok(());
     }
     // Subscribed before the next look, so that nothing is missed.
-    let mut monitor = Monitor::links()?;
+    let mut monitor = Monitor::of(Multicast::Link)?;
     while rtnl.links()?.iter().any(is_unheard) && monitor.wait_any(deadline)? {}
     Ok(())
 }

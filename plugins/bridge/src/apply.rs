@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use cnibox_netlink::{
-    AddrSpec, BridgePort, Error, Family, Link, LinkChange, Mac, Monitor, OperState, VethSpec, Waited,
+    AddrSpec, BridgePort, Error, Family, Link, LinkChange, Mac, Monitor, Multicast, OperState, VethSpec,
+    Waited,
 };
 use cnibox_netns::sysctl;
 use cnibox_spec::Interface;
@@ -282,7 +283,7 @@ pub(crate) fn port_up(sys: &mut Sys<'_>, port: &Link) -> Result<Link, Failure> {
     if is_up(&link) {
         return Ok(link);
     }
-    match Monitor::links()?.wait_link(rtnl, port.index, Instant::now() + PORT_TIMEOUT, is_up)? {
+    match Monitor::of(Multicast::Link)?.wait_link(rtnl, port.index, Instant::now() + PORT_TIMEOUT, is_up)? {
         Waited::Reached(link) => Ok(link),
         Waited::TimedOut(link) => Err(ApplyError::PortState(link.operstate).into()),
     }

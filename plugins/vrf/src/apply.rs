@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{
-    Addr, AddrSpec, Error, Family, Link, LinkChange, LinkData, Monitor, Route, Rtnl, TABLE_MAIN,
+    Addr, AddrSpec, Error, Family, Link, LinkChange, LinkData, Monitor, Multicast, Route, Rtnl, TABLE_MAIN,
 };
 use cnibox_spec::{list, or_nil};
 use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, UndoStep};
@@ -174,7 +174,7 @@ fn restore_addresses(
     if addresses.is_empty() {
         return Ok(());
     }
-    let mut monitor = sys.inside(Place::Pod, Monitor::routes6)??;
+    let mut monitor = sys.inside(Place::Pod, || Monitor::of(Multicast::Ipv6Route))??;
     let rtnl = sys.rtnl(Place::Pod)?;
     let left = global_addresses(rtnl, link.index).map_err(ApplyError::AddressesAfter)?;
     for spec in addresses.iter().filter(|spec| !left.iter().any(|kept| kept.net == spec.net)) {

@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use cnibox_netlink::{Addr, Error, Link, Monitor, Rtnl, Waited};
+use cnibox_netlink::{Addr, Error, Link, Monitor, Multicast, Rtnl, Waited};
 use cnibox_netns::NetNs;
 use cnibox_spec::{Attachment, NetnsPath, NetworkName};
 
@@ -171,7 +171,7 @@ impl Sys<'_> {
     fn host_link_goes(&mut self, link: &Link, deadline: Instant) -> Result<bool, Failure> {
         let rtnl = self.host()?;
         let is_dying = |link: &Link| link.peer_netns_id == Some(DYING);
-        match Monitor::links()?.wait_link(rtnl, link.index, deadline, is_dying) {
+        match Monitor::of(Multicast::Link)?.wait_link(rtnl, link.index, deadline, is_dying) {
             Ok(Waited::Reached(_)) | Err(Error::LinkNotFound) => Ok(true),
             Ok(Waited::TimedOut(_)) => Ok(false),
             Err(error) => Err(error.into()),
@@ -179,7 +179,7 @@ impl Sys<'_> {
     }
 
     fn pod_link_goes(&mut self, link: PodLink, deadline: Instant) -> Result<bool, Failure> {
-        let mut numbers = Monitor::nsids()?;
+        let mut numbers = Monitor::of(Multicast::Nsid)?;
         while self.presence_by_nsid(link)? != Presence::Gone {
             if !numbers.wait_any(deadline)? {
                 return Ok(false);

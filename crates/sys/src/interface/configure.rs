@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use cnibox_netlink::{AddrSpec, Error, Monitor, RouteSpec, Settled};
+use cnibox_netlink::{AddrSpec, Error, Monitor, Multicast, RouteSpec, Settled};
 use cnibox_netns::sysctl;
 use cnibox_spec::{CniResult, IfName, IpConfig, Route, hex_mask, or_nil};
 use ipnetwork::IpNetwork;
@@ -161,7 +161,7 @@ impl Sys<'_> {
         if link.is_kind("tun") && !link.has_carrier() {
             return Ok(());
         }
-        let mut monitor = self.inside(Place::Pod, Monitor::addrs)??;
+        let mut monitor = self.inside(Place::Pod, || Monitor::of(Multicast::Ipv6Addr))??;
         let rtnl = self.rtnl(Place::Pod)?;
         match monitor.wait_addrs_settled(rtnl, index, Instant::now() + SETTLE_TIMEOUT)? {
             Settled::All => Ok(()),
