@@ -28,16 +28,12 @@ pub struct Addr {
     pub index: u32,
     /// The local address, and the length of its network's prefix. The host part is kept.
     pub net: IpNetwork,
-    /// The other end of a point-to-point link, where it differs from the local address.
-    pub peer: Option<IpAddr>,
     /// IPv4 broadcast address.
     pub broadcast: Option<Ipv4Addr>,
     /// `RT_SCOPE_*`: 0 global, 253 link, 254 host.
     pub scope: u8,
     /// `IFA_F_*` of `linux/if_addr.h`, all 32 bits.
     pub flags: u32,
-    /// IPv4 label.
-    pub label: Option<String>,
     /// How long it lasts; `None` for ever.
     pub lifetime: Option<Lifetime>,
 }
@@ -185,14 +181,13 @@ pub(crate) fn as_addr(message: RouteNetlinkMessage) -> Option<Addr> {
 /// `None` for a message without an address, which the kernel does not send.
 #[expect(clippy::wildcard_enum_match_arm, reason = "attributes nobody asks about")]
 pub(crate) fn decode(message: AddressMessage) -> Option<Addr> {
-    let (mut local, mut address, mut broadcast, mut label, mut lifetime) = (None, None, None, None, None);
+    let (mut local, mut address, mut broadcast, mut lifetime) = (None, None, None, None);
     let mut flags = u32::from(message.header.flags.bits());
     for attribute in message.attributes {
         match attribute {
             AddressAttribute::Local(ip) => local = Some(ip),
             AddressAttribute::Address(ip) => address = Some(ip),
             AddressAttribute::Broadcast(ip) => broadcast = Some(ip),
-            AddressAttribute::Label(text) => label = Some(text),
             AddressAttribute::Flags(all) => flags = all.bits(),
             AddressAttribute::CacheInfo(info) => lifetime = as_lifetime(info),
             _ => {}
@@ -203,11 +198,9 @@ pub(crate) fn decode(message: AddressMessage) -> Option<Addr> {
     Some(Addr {
         index: message.header.index,
         net: IpNetwork::new(ip, message.header.prefix_len).ok()?,
-        peer: address.filter(|peer| *peer != ip),
         broadcast,
         scope: message.header.scope.into(),
         flags,
-        label,
         lifetime,
     })
 }
@@ -244,7 +237,7 @@ mod tests {
         let flags = IFA_F_NODAD | IFA_F_NOPREFIXROUTE;
         let spec = AddrSpec { flags, lifetime, ..AddrSpec::new("fd00::1/64".parse().unwrap()) };
         let addr = as_addr(RouteNetlinkMessage::NewAddress(spec.message(3))).unwrap();
-        assert_eq!((addr.index, addr.net, addr.peer, addr.scope), (3, spec.net, None, 0));
+        assert_eq!((addr.index, addr.net, addr.scope), (3, spec.net, 0));
         assert_eq!((addr.flags, addr.lifetime), (flags, lifetime));
         let computed = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED | libc::IFA_F_PERMANENT;
         assert_eq!(Addr { flags: flags | computed, ..addr }.again(), spec);

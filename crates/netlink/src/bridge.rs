@@ -63,10 +63,10 @@ impl Rtnl {
     /// # Errors
     /// What the kernel says.
     pub fn bridge_vlans(&mut self, port: u32) -> Result<Vec<BridgeVlan>, Error> {
-        match self.dump(&vlandb::VlanDbMessage::request(port)) {
+        match self.dump(&vlandb::VlanDbMessage { port, vlans: Vec::new() }) {
             Ok(dump) => Ok(dump.into_iter().flat_map(|message| message.into_vlans_of(port)).collect()),
             // Before Linux 5.6 there is no such question.
-            Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => self.bridge_vlans_by_links(port),
+            Err(error) if error.is_unsupported() => self.bridge_vlans_by_links(port),
             Err(error) => Err(error),
         }
     }

@@ -9,6 +9,8 @@ use netlink_packet_route::tc::{
     TcU32Key, TcU32Selector, TcU32SelectorFlags,
 };
 
+use crate::error::if_present;
+use crate::sieve::attribute;
 use crate::{Error, Rtnl};
 
 /// A token bucket filter (`tc-tbf(8)`), in the kernel's units.
@@ -47,31 +49,18 @@ impl Rtnl {
         self.change(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// `tc qdisc del dev INDEX root`; false if there was none. The kernel puts its default in the place.
+    /// `tc qdisc del dev INDEX root|ingress`, filters included. The kernel puts its default in a root's place.
     ///
     /// # Errors
     /// What else the kernel says.
-    pub fn qdisc_del_root_if_present(&mut self, index: u32) -> Result<bool, Error> {
-        self.qdisc_del_if_present(index, TcHandle::ROOT)
-    }
-
-    /// `tc qdisc del dev INDEX ingress`, filters included; false if there was none.
-    ///
-    /// # Errors
-    /// What else the kernel says.
-    pub fn qdisc_del_ingress_if_present(&mut self, index: u32) -> Result<bool, Error> {
-        self.qdisc_del_if_present(index, TcHandle::INGRESS)
-    }
-
-    fn qdisc_del_if_present(&mut self, index: u32, parent: TcHandle) -> Result<bool, Error> {
+    pub fn qdisc_del_if_present(&mut self, index: u32, ingress: bool) -> Result<(), Error> {
         let mut message = about(index);
-        message.header.parent = parent;
-        match self.change(RouteNetlinkMessage::DelQueueDiscipline(message), 0) {
-            Ok(()) => Ok(true),
-            // ENODEV: the link is gone; EINVAL: no ingress discipline; ENOENT: the default one, which stays.
-            Err(Error::Refused { errno: libc::ENODEV | libc::EINVAL | libc::ENOENT, .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
+        message.header.parent = if ingress { TcHandle::INGRESS } else { TcHandle::ROOT };
+        let done = self.change(RouteNetlinkMessage::DelQueueDiscipline(message), 0);
+        // ENODEV: the link is gone; EINVAL: no ingress discipline; ENOENT: the default one, which stays.
+        let is_absence =
+            |error: &Error| matches!(error.errno(), Some(libc::ENODEV | libc::EINVAL | libc::ENOENT));
+        if_present(done, is_absence).map(drop)
     }
 
     /// `tc filter add dev INDEX parent ffff: pref 1 protocol all u32 match u32 0 0 flowid 1:1 action mirred egress
@@ -104,11 +93,11 @@ impl Rtnl {
         let mut message = about(index);
         message.header.parent = TcHandle::ROOT;
         // Before Linux 5.x the answer went to those who listen only; NLM_F_ECHO asks for a copy.
-        match self.ask_with(RouteNetlinkMessage::GetQueueDiscipline(message), NLM_F_ECHO) {
-            Ok(RouteNetlinkMessage::NewQueueDiscipline(message)) => Ok(Tbf::decode(&message)),
-            Ok(_) => Err(Error::NoAnswer),
-            Err(Error::Refused { errno: libc::ENOENT, .. }) => Ok(None),
-            Err(error) => Err(error),
+        let answer = self.ask_with(RouteNetlinkMessage::GetQueueDiscipline(message), NLM_F_ECHO);
+        match if_present(answer, |error| error.errno() == Some(libc::ENOENT))? {
+            Some(RouteNetlinkMessage::NewQueueDiscipline(message)) => Ok(Tbf::decode(&message)),
+            Some(_) => Err(Error::NoAnswer),
+            None => Ok(None),
         }
     }
 }
@@ -136,10 +125,9 @@ impl Tbf {
         let parms = attribute(&raw, TCA_TBF_PARMS)?;
         let rate64 = attribute(&raw, TCA_TBF_RATE64).and_then(|raw| raw.first_chunk().copied());
         Some(Self {
-            rate: rate64
-                .map_or_else(|| take(&parms, RATE_AT).map(u64::from), |raw| Some(u64::from_ne_bytes(raw)))?,
-            limit: take(&parms, LIMIT_AT)?,
-            buffer: take(&parms, BUFFER_AT)?,
+            rate: rate64.map(u64::from_ne_bytes).or(take(parms, RATE_AT).map(u64::from))?,
+            limit: take(parms, LIMIT_AT)?,
+            buffer: take(parms, BUFFER_AT)?,
         })
     }
 }
@@ -150,13 +138,6 @@ fn options(attribute: &TcAttribute) -> Option<&DefaultNla> {
         return None;
     };
     options.iter().find_map(|option| if let TcOption::Other(raw) = option { Some(raw) } else { None })
-}
-
-fn attribute(raw: &[u8], kind: u16) -> Option<Vec<u8>> {
-    netlink_packet_core::NlasIterator::new(raw)
-        .filter_map(|nla: Result<netlink_packet_core::NlaBuffer<&[u8]>, _>| nla.ok())
-        .find(|nla| nla.kind() == kind)
-        .map(|nla| nla.value().to_vec())
 }
 
 fn about(index: u32) -> TcMessage {

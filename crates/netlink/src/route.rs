@@ -12,6 +12,7 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
+use crate::error::if_present;
 use crate::{Error, Family, Rtnl};
 
 /// The main routing table (`RT_TABLE_MAIN`).
@@ -41,8 +42,6 @@ pub struct RouteSpec {
     pub advmss: Option<u32>,
     /// Preferred source address.
     pub src: Option<IpAddr>,
-    /// The gateway need not be in a network of the link (`onlink`).
-    pub onlink: bool,
 }
 
 /// A route as the kernel reports it.
@@ -60,16 +59,6 @@ pub struct Route {
     pub scope: u8,
     /// Routing table.
     pub table: u32,
-    /// Metric; 0 if the kernel reports none.
-    pub priority: u32,
-    /// `RTPROT_*`: 2 kernel, 3 boot, 4 static.
-    pub protocol: u8,
-    /// `RTN_*`: 1 unicast, 2 local.
-    pub kind: u8,
-    /// Path MTU in bytes.
-    pub mtu: Option<u32>,
-    /// Maximum segment size to advertise, in bytes.
-    pub advmss: Option<u32>,
     /// Preferred source address.
     pub src: Option<IpAddr>,
     /// `RTM_F_*` and `RTNH_F_*`.
@@ -100,7 +89,6 @@ impl RouteSpec {
             mtu: None,
             advmss: None,
             src: None,
-            onlink: false,
         }
     }
 
@@ -112,13 +100,12 @@ impl RouteSpec {
         message.header.protocol = RouteProtocol::Boot;
         message.header.kind = RouteType::Unicast;
         message.header.scope = RouteScope::from(self.scope.unwrap_or(0));
-        message.header.flags.set(RouteFlags::Onlink, self.onlink);
         message.attributes = vec![RouteAttribute::Destination(self.dst.network().into())];
         message.attributes.extend(self.gw.map(|gw| gateway(self.dst, gw)));
         message.attributes.extend(self.oif.map(RouteAttribute::Oif));
         message.attributes.extend(self.priority.map(RouteAttribute::Priority));
         message.attributes.extend(self.src.map(|src| RouteAttribute::PrefSource(src.into())));
-        set_table(&mut message, self.table.unwrap_or(TABLE_MAIN));
+        message.attributes.push(RouteAttribute::Table(self.table.unwrap_or(TABLE_MAIN)));
         let metrics: Vec<_> =
             self.mtu.map(RouteMetric::Mtu).into_iter().chain(self.advmss.map(RouteMetric::Advmss)).collect();
         if !metrics.is_empty() {
@@ -174,18 +161,25 @@ impl Rtnl {
     pub fn routes(&mut self, family: Family, table: u32, oif: Option<u32>) -> Result<Vec<Route>, Error> {
         let mut request = RouteMessage::default();
         request.header.address_family = family.into_kernel();
-        set_table(&mut request, table);
+        request.attributes.push(RouteAttribute::Table(table));
         request.attributes.extend(oif.map(RouteAttribute::Oif));
-        let dump = match self.dump(&RouteNetlinkMessage::GetRoute(request)) {
-            Ok(dump) => dump,
-            Err(Error::Refused { errno: libc::ENOENT, .. }) => Vec::new(),
-            Err(error) => return Err(error),
-        };
+        let dump = self.dump(&RouteNetlinkMessage::GetRoute(request));
+        let dump = if_present(dump, |error| error.errno() == Some(libc::ENOENT))?.unwrap_or_default();
         let wanted = |route: &Route| {
             let from = route.table == table && oif.is_none_or(|oif| route.leaves_by(oif));
             from && family.has(route.dst)
         };
         Ok(dump.into_iter().filter_map(as_route).filter(wanted).collect())
+    }
+
+    /// `ip route show table TABLE dev OIF`, IPv4 before IPv6.
+    ///
+    /// # Errors
+    /// What the kernel says, `no such device` for a missing link.
+    pub fn link_routes(&mut self, table: u32, oif: u32) -> Result<Vec<Route>, Error> {
+        let mut routes = self.routes(Family::V4, table, Some(oif))?;
+        routes.extend(self.routes(Family::V6, table, Some(oif))?);
+        Ok(routes)
     }
 
     /// The tables that have routes: those of `ip route show table all`, of one family.
@@ -263,7 +257,7 @@ impl Route {
                     | RouteAttribute::MultiPath(_)
             )
         });
-        set_table(&mut message, table);
+        message.attributes.push(RouteAttribute::Table(table));
         message
     }
 
@@ -278,14 +272,6 @@ fn gateway(dst: IpNetwork, gw: IpAddr) -> RouteAttribute {
     match (dst, gw) {
         (IpNetwork::V4(_), IpAddr::V6(gw)) => RouteAttribute::Via(RouteVia::Inet6(gw)),
         (IpNetwork::V4(_) | IpNetwork::V6(_), gw) => RouteAttribute::Gateway(gw.into()),
-    }
-}
-
-/// The header has room for eight bits.
-fn set_table(message: &mut RouteMessage, table: u32) {
-    match u8::try_from(table) {
-        Ok(table) => message.header.table = table,
-        Err(_) => message.attributes.push(RouteAttribute::Table(table)),
     }
 }
 
@@ -310,11 +296,6 @@ pub(crate) fn decode(message: RouteMessage) -> Option<Route> {
         nexthops: Vec::new(),
         scope: header.scope.into(),
         table: u32::from(header.table),
-        priority: 0,
-        protocol: header.protocol.into(),
-        kind: header.kind.into(),
-        mtu: None,
-        advmss: None,
         src: None,
         flags: header.flags.bits(),
     };
@@ -336,19 +317,8 @@ fn take_attribute(route: &mut Route, attribute: RouteAttribute) {
         RouteAttribute::Via(gw) => route.gw = via(gw),
         RouteAttribute::Oif(oif) => route.oif = Some(oif),
         RouteAttribute::MultiPath(hops) => route.nexthops = hops.into_iter().map(next_hop).collect(),
-        RouteAttribute::Priority(priority) => route.priority = priority,
         RouteAttribute::Table(table) => route.table = table,
         RouteAttribute::PrefSource(src) => route.src = ip(src),
-        RouteAttribute::Metrics(metrics) => metrics.into_iter().for_each(|metric| take_metric(route, metric)),
-        _ => {}
-    }
-}
-
-#[expect(clippy::wildcard_enum_match_arm, reason = "metrics nobody asks about")]
-fn take_metric(route: &mut Route, metric: RouteMetric) {
-    match metric {
-        RouteMetric::Mtu(mtu) => route.mtu = Some(mtu),
-        RouteMetric::Advmss(advmss) => route.advmss = Some(advmss),
         _ => {}
     }
 }
@@ -387,22 +357,8 @@ fn via(via: RouteVia) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    const RTNH_F_ONLINK: u32 = 4;
-
-    /// What is to be sent for the same route.
-    fn spec_of(route: &Route) -> RouteSpec {
-        RouteSpec {
-            dst: route.dst,
-            gw: route.gw,
-            oif: route.oif,
-            scope: Some(route.scope),
-            table: Some(route.table),
-            priority: Some(route.priority).filter(|priority| *priority != 0),
-            mtu: route.mtu,
-            advmss: route.advmss,
-            src: route.src,
-            onlink: route.flags & RTNH_F_ONLINK != 0,
-        }
+    fn decoded(message: RouteMessage) -> Route {
+        as_route(RouteNetlinkMessage::NewRoute(message)).unwrap()
     }
 
     #[test]
@@ -416,13 +372,18 @@ mod tests {
             mtu: Some(1400),
             advmss: Some(1360),
             src: Some("10.0.0.2".parse().unwrap()),
-            onlink: true,
             ..RouteSpec::new("10.9.8.7/16".parse().unwrap())
         };
-        let route = as_route(RouteNetlinkMessage::NewRoute(spec.message())).unwrap();
+        let message = spec.message();
+        assert_eq!((message.header.protocol, message.header.kind), (RouteProtocol::Boot, RouteType::Unicast));
+        let metrics = vec![RouteMetric::Mtu(1400), RouteMetric::Advmss(1360)];
+        for attribute in [RouteAttribute::Priority(50), RouteAttribute::Metrics(metrics)] {
+            assert!(message.attributes.contains(&attribute), "{attribute:?} is missing: {message:?}");
+        }
+        let route = decoded(message);
         assert_eq!(route.dst, "10.9.0.0/16".parse().unwrap());
-        assert_eq!(spec_of(&route), RouteSpec { dst: route.dst, ..spec });
-        assert_eq!((route.protocol, route.kind), (3, 1));
+        assert_eq!((route.gw, route.oif, route.src), (spec.gw, spec.oif, spec.src));
+        assert_eq!((route.scope, route.table), (253, 1000));
     }
 
     #[test]
@@ -430,26 +391,29 @@ mod tests {
         let spec = RouteSpec {
             gw: Some("10.0.0.1".parse().unwrap()),
             priority: Some(50),
+            mtu: Some(1400),
             table: Some(1000),
-            onlink: true,
             ..RouteSpec::new("10.9.0.0/16".parse().unwrap())
         };
         let mut message = spec.message();
         message.header.protocol = RouteProtocol::Kernel;
-        message.header.flags |= RouteFlags::Linkdown;
+        message.header.flags = RouteFlags::Onlink | RouteFlags::Linkdown;
+        message.header.table = 252;
+        let mut attributes = message.attributes.clone();
         message.attributes.push(RouteAttribute::Expires(7));
-        let copy = as_route(RouteNetlinkMessage::NewRoute(message)).unwrap().message_for(100);
-        let copy = as_route(RouteNetlinkMessage::NewRoute(copy)).unwrap();
-        assert_eq!(spec_of(&copy), RouteSpec { table: Some(100), scope: Some(0), ..spec });
-        assert_eq!((copy.protocol, copy.message.attributes.len()), (2, 3));
+        let copy = decoded(message).message_for(100);
+        assert_eq!((copy.header.protocol, copy.header.flags), (RouteProtocol::Kernel, RouteFlags::Onlink));
+        attributes.retain(|attribute| !matches!(attribute, RouteAttribute::Table(_)));
+        attributes.push(RouteAttribute::Table(100));
+        assert_eq!(copy.attributes, attributes);
+        assert_eq!(decoded(copy).table, 100);
     }
 
     #[test]
     fn plain_routes_go_to_the_main_table() {
-        let route = RouteSpec::new("::/0".parse().unwrap());
-        let route = as_route(RouteNetlinkMessage::NewRoute(route.message())).unwrap();
+        let route = decoded(RouteSpec::new("::/0".parse().unwrap()).message());
         assert!(route.is_default());
-        assert_eq!((route.table, route.scope, route.priority), (TABLE_MAIN, 0, 0));
+        assert_eq!((route.table, route.scope), (TABLE_MAIN, 0));
     }
 
     #[test]
@@ -457,6 +421,6 @@ mod tests {
         let gw: IpAddr = "fe80::1".parse().unwrap();
         let spec = RouteSpec { gw: Some(gw), ..RouteSpec::new("10.0.0.0/8".parse().unwrap()) };
         assert!(spec.message().attributes.iter().any(|a| matches!(a, RouteAttribute::Via(_))));
-        assert_eq!(as_route(RouteNetlinkMessage::NewRoute(spec.message())).unwrap().gw, Some(gw));
+        assert_eq!(decoded(spec.message()).gw, Some(gw));
     }
 }

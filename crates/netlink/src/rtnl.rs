@@ -11,7 +11,7 @@ use netlink_packet_core::{
 };
 
 use crate::Error;
-use crate::sieve::{each, sieve};
+use crate::sieve::{attribute, sieve};
 use crate::socket::Socket;
 
 /// An rtnetlink connection to the namespace it was opened in, wherever the thread goes later.
@@ -216,9 +216,8 @@ fn after_request(repeated: &[u8], flags: u16) -> &[u8] {
 
 /// `NLMSGERR_ATTR_MSG` among the attributes of an extended acknowledgement.
 fn kernel_text(attributes: &[u8]) -> Option<String> {
-    each(attributes)
-        .find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)
-        .map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
+    let text = attribute(attributes, NLMSGERR_ATTR_MSG)?;
+    Some(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
 }
 
 const NETLINK_HEADER: usize = 16;

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Policy routing rules, the verbs of `ip rule`.
 
-use std::net::IpAddr;
-
 use ipnetwork::IpNetwork;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
+use crate::error::if_present;
 use crate::{Error, Family, Rtnl};
 
 /// A rule as the kernel reports it, as far as plugins look at rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// IPv4 or IPv6.
-    pub family: Family,
     /// `from`; `None` is everything.
     pub src: Option<IpNetwork>,
-    /// `to`; `None` is everything.
-    pub dst: Option<IpNetwork>,
     /// Table to look in; 0 if the rule does something else.
     pub table: u32,
     /// Priority; 0 if the kernel reports none.
@@ -44,10 +39,7 @@ impl RuleSpec {
         message.header.action = RuleAction::ToTable;
         message.attributes = vec![RuleAttribute::Source(self.src.ip())];
         message.attributes.extend(self.priority.map(RuleAttribute::Priority));
-        match u8::try_from(self.table) {
-            Ok(table) => message.header.table = table,
-            Err(_) => message.attributes.push(RuleAttribute::Table(self.table)),
-        }
+        message.attributes.push(RuleAttribute::Table(self.table));
         message
     }
 }
@@ -76,42 +68,28 @@ impl Rtnl {
     pub fn rules(&mut self, family: Family) -> Result<Vec<Rule>, Error> {
         let mut request = RuleMessage::default();
         request.header.family = family.into_kernel();
-        let dump = match self.dump(&RouteNetlinkMessage::GetRule(request)) {
-            Ok(dump) => dump,
-            Err(Error::Refused { errno: libc::EAFNOSUPPORT, .. }) => Vec::new(),
-            Err(error) => return Err(error),
-        };
+        let dump = self.dump(&RouteNetlinkMessage::GetRule(request));
+        let dump = if_present(dump, |error| error.errno() == Some(libc::EAFNOSUPPORT))?.unwrap_or_default();
         Ok(dump.into_iter().filter_map(as_rule).collect())
     }
 }
 
 fn as_rule(message: RouteNetlinkMessage) -> Option<Rule> {
-    if let RouteNetlinkMessage::NewRule(message) = message { decode(message) } else { None }
+    if let RouteNetlinkMessage::NewRule(message) = message { Some(decode(message)) } else { None }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "attributes and families nobody asks about")]
-pub(crate) fn decode(message: RuleMessage) -> Option<Rule> {
-    let family = match message.header.family {
-        AddressFamily::Inet => Family::V4,
-        AddressFamily::Inet6 => Family::V6,
-        _ => return None,
-    };
-    let table = u32::from(message.header.table);
-    let mut rule = Rule { family, src: None, dst: None, table, priority: 0 };
+#[expect(clippy::wildcard_enum_match_arm, reason = "attributes nobody asks about")]
+pub(crate) fn decode(message: RuleMessage) -> Rule {
+    let mut rule = Rule { src: None, table: u32::from(message.header.table), priority: 0 };
     for attribute in message.attributes {
         match attribute {
-            RuleAttribute::Source(ip) => rule.src = network(ip, message.header.src_len),
-            RuleAttribute::Destination(ip) => rule.dst = network(ip, message.header.dst_len),
+            RuleAttribute::Source(ip) => rule.src = IpNetwork::new(ip, message.header.src_len).ok(),
             RuleAttribute::Table(table) => rule.table = table,
             RuleAttribute::Priority(priority) => rule.priority = priority,
             _ => {}
         }
     }
-    Some(rule)
-}
-
-fn network(ip: IpAddr, prefix: u8) -> Option<IpNetwork> {
-    IpNetwork::new(ip, prefix).ok()
+    rule
 }
 
 #[cfg(test)]
@@ -123,8 +101,7 @@ mod tests {
         for table in [100, 1000] {
             let spec = RuleSpec { src: "10.0.0.2/32".parse().unwrap(), table, priority: Some(9) };
             let rule = as_rule(RouteNetlinkMessage::NewRule(spec.message())).unwrap();
-            let want = Rule { family: Family::V4, src: Some(spec.src), dst: None, table, priority: 9 };
-            assert_eq!(rule, want);
+            assert_eq!(rule, Rule { src: Some(spec.src), table, priority: 9 });
         }
     }
 }

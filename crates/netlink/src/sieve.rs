@@ -10,6 +10,11 @@
 
 use std::borrow::Cow;
 
+use libc::{
+    RTM_DELADDR, RTM_DELLINK, RTM_DELROUTE, RTM_DELRULE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWQDISC,
+    RTM_NEWROUTE, RTM_NEWRULE,
+};
+
 use Keep::{Inside, OfKind, Text, Whole};
 
 /// The payload of a message, less what nobody asks about. Messages that nobody else has a say in pass as they are.
@@ -46,12 +51,11 @@ enum Keep {
 }
 
 fn take(attributes: &[u8], table: Table, kept: &mut Vec<u8>) {
-    for (kind, value) in each(attributes) {
-        let number = kind & NLA_TYPE_MASK;
+    for (number, value) in each(attributes) {
         if let Some((_, keep)) = table.iter().find(|(known, _)| *known == number) {
             let start = kept.len();
             kept.extend_from_slice(&[0, 0]);
-            kept.extend_from_slice(&kind.to_ne_bytes());
+            kept.extend_from_slice(&number.to_ne_bytes());
             let is_kept = take_value(value, *keep, attributes, kept);
             finish(kept, start, is_kept);
         }
@@ -69,8 +73,8 @@ fn take_value(value: &[u8], keep: Keep, siblings: &[u8], kept: &mut Vec<u8>) -> 
             return kept.len() > before;
         }
         OfKind(number, kinds) => {
-            let named = each(siblings).find(|(kind, _)| kind & NLA_TYPE_MASK == number);
-            let named = named.map_or(&[][..], |(_, name)| name.strip_suffix(&[0]).unwrap_or(name));
+            let named = attribute(siblings, number).unwrap_or_default();
+            let named = named.strip_suffix(&[0]).unwrap_or(named);
             let Some((_, keep)) = kinds.iter().find(|(known, _)| *known == named) else { return false };
             // A bridge without VLANs has nothing to say that anybody asks about, and is a bridge.
             take_value(value, *keep, siblings, kept);
@@ -93,14 +97,19 @@ fn finish(kept: &mut Vec<u8>, start: usize, is_kept: bool) {
     }
 }
 
-/// The attributes of one level with their flags, up to the first that says something impossible about its length.
+/// The value of the first attribute of this number.
+pub(crate) fn attribute(attributes: &[u8], number: u16) -> Option<&[u8]> {
+    each(attributes).find(|(known, _)| *known == number).map(|(_, value)| value)
+}
+
+/// The numbers and values of the attributes of one level, up to the first that says something impossible about its length.
 pub(crate) fn each(mut attributes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let ([l0, l1, k0, k1], _) = attributes.split_first_chunk()?;
         let length = usize::from(u16::from_ne_bytes([*l0, *l1]));
         let value = attributes.get(ATTRIBUTE_HEADER..length)?;
         attributes = attributes.get(length.next_multiple_of(ALIGNED)..).unwrap_or_default();
-        Some((u16::from_ne_bytes([*k0, *k1]), value))
+        Some((u16::from_ne_bytes([*k0, *k1]) & NLA_TYPE_MASK, value))
     })
 }
 
@@ -147,7 +156,6 @@ const BRIDGE_LINK: Table = &[(26, Inside(&[(2, Whole)]))];
 const ADDR: Table = &[
     (1, Whole), // IFA_ADDRESS
     (2, Whole), // IFA_LOCAL
-    (3, Text),  // IFA_LABEL
     (4, Whole), // IFA_BROADCAST
     (6, Whole), // IFA_CACHEINFO
     (8, Whole), // IFA_FLAGS
@@ -168,7 +176,6 @@ const ROUTE: Table = &[
 
 /// `linux/fib_rules.h`.
 const RULE: Table = &[
-    (1, Whole),  // FRA_DST
     (2, Whole),  // FRA_SRC
     (6, Whole),  // FRA_PRIORITY
     (15, Whole), // FRA_TABLE
@@ -177,15 +184,6 @@ const RULE: Table = &[
 /// TCA_KIND, TCA_OPTIONS.
 const QDISC: Table = &[(1, Text), (2, OfKind(1, &[(b"tbf", Whole)]))];
 
-const RTM_NEWLINK: u16 = 16;
-const RTM_DELLINK: u16 = 17;
-const RTM_NEWADDR: u16 = 20;
-const RTM_DELADDR: u16 = 21;
-const RTM_NEWROUTE: u16 = 24;
-const RTM_DELROUTE: u16 = 25;
-const RTM_NEWRULE: u16 = 32;
-const RTM_DELRULE: u16 = 33;
-const RTM_NEWQDISC: u16 = 36;
 const AF_BRIDGE: u8 = 7;
 const AF_INET6: u16 = 10;
 const NLA_TYPE_MASK: u16 = 0x3fff;
@@ -216,7 +214,7 @@ mod tests {
         match decoded(message, payload).unwrap() {
             Route::NewLink(link) => format!("{:?}", crate::link::decode(link)),
             Route::NewAddress(addr) => format!("{:?}", crate::addr::decode(addr).unwrap()),
-            Route::NewRule(rule) => format!("{:?}", crate::rule::decode(rule).unwrap()),
+            Route::NewRule(rule) => format!("{:?}", crate::rule::decode(rule)),
             Route::NewQueueDiscipline(qdisc) => format!("{:?}", Tbf::decode(&qdisc)),
             // Everything but the message as it was.
             Route::NewRoute(route) => {

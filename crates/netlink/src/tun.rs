@@ -5,6 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 
+use libc::{IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_TUN_EXCL, IFF_VNET_HDR};
+
 use crate::Error;
 
 /// A TAP device to create.
@@ -73,7 +75,8 @@ impl TapSpec<'_> {
         let optional =
             [(self.multi_queue, IFF_MULTI_QUEUE), (self.vnet_hdr, IFF_VNET_HDR), (self.no_pi, IFF_NO_PI)];
         let optional = optional.into_iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag);
-        optional.fold(IFF_TAP | IFF_TUN_EXCL, |flags, flag| flags | flag)
+        // Create, never attach to a device that exists: `IFF_TUN_EXCL`, the sign bit of the field.
+        optional.fold(IFF_TAP | IFF_TUN_EXCL, |flags, flag| flags | flag) as libc::c_short
     }
 }
 
@@ -85,14 +88,6 @@ fn set_number(tun: &File, request: libc::Ioctl, value: u32) -> io::Result<()> {
 fn succeeded(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
-
-/// `linux/if_tun.h`.
-const IFF_TAP: libc::c_short = 0x0002;
-/// Create, never attach to a device that exists. The sign bit of the field.
-const IFF_TUN_EXCL: libc::c_short = i16::MIN;
-const IFF_MULTI_QUEUE: libc::c_short = 0x0100;
-const IFF_NO_PI: libc::c_short = 0x1000;
-const IFF_VNET_HDR: libc::c_short = 0x4000;
 
 #[cfg(test)]
 mod tests {

@@ -117,12 +117,6 @@ struct Discipline {
 
 impl UndoStep for Discipline {
     fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let rtnl = sys.host()?;
-        let removed = if self.ingress {
-            rtnl.qdisc_del_ingress_if_present(self.link)
-        } else {
-            rtnl.qdisc_del_root_if_present(self.link)
-        };
-        Ok(removed.map(drop)?)
+        Ok(sys.host()?.qdisc_del_if_present(self.link, self.ingress)?)
     }
 }

@@ -97,10 +97,7 @@ fn tables_in_use(rtnl: &mut Rtnl) -> Result<BTreeSet<u32>, ApplyError> {
 
 /// The interface's routes in the main table, IPv4 before IPv6. Those with several next hops are not the interface's.
 fn main_routes(rtnl: &mut Rtnl, link: &Link) -> Result<Vec<Route>, ApplyError> {
-    let mut routes = Vec::new();
-    for family in [Family::V4, Family::V6] {
-        routes.extend(rtnl.routes(family, TABLE_MAIN, Some(link.index)).map_err(ApplyError::ListRoutes)?);
-    }
+    let mut routes = rtnl.link_routes(TABLE_MAIN, link.index).map_err(ApplyError::ListRoutes)?;
     routes.retain(|route| route.oif == Some(link.index));
     Ok(routes)
 }
@@ -162,10 +159,8 @@ struct TableRoutes {
 impl UndoStep for TableRoutes {
     fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let rtnl = sys.rtnl(Place::Pod)?;
-        for family in [Family::V4, Family::V6] {
-            for route in rtnl.routes(family, self.table, Some(self.link))? {
-                rtnl.route_del_exact(&route)?;
-            }
+        for route in rtnl.link_routes(self.table, self.link)? {
+            rtnl.route_del_exact(&route)?;
         }
         Ok(())
     }

@@ -85,12 +85,10 @@ fn remove(rtnl: &mut Rtnl, rule: &Rule, link: Option<u32>) -> Result<(), Failure
     }
     let own = rule.table >= FIRST_TABLE && rule.table != TABLE_MAIN && rule.table != TABLE_LOCAL;
     let Some(link) = link.filter(|_| own) else { return Ok(()) };
-    for family in [Family::V4, Family::V6] {
-        for route in rtnl.routes(family, rule.table, Some(link))? {
-            match rtnl.route_del_exact(&route) {
-                Err(error) if !error.is_not_found() => return Err(error.into()),
-                _ => {}
-            }
+    for route in rtnl.link_routes(rule.table, link)? {
+        match rtnl.route_del_exact(&route) {
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
         }
     }
     Ok(())

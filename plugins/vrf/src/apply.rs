@@ -139,8 +139,7 @@ fn global_addresses(rtnl: &mut Rtnl, index: u32) -> Result<Vec<AddrSpec>, Error>
 
 /// The interface's routes in the main table, those by a gateway last: they need the others.
 fn main_routes(rtnl: &mut Rtnl, index: u32) -> Result<Vec<Route>, Error> {
-    let mut routes = rtnl.routes(Family::V4, TABLE_MAIN, Some(index))?;
-    routes.extend(rtnl.routes(Family::V6, TABLE_MAIN, Some(index))?);
+    let mut routes = rtnl.link_routes(TABLE_MAIN, index)?;
     routes.retain(|route| route.oif == Some(index));
     routes.sort_by_key(|route| route.gw.is_some());
     Ok(routes)

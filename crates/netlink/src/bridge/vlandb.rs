@@ -3,73 +3,30 @@
 //!
 //! The older way, a dump of links with `RTEXT_FILTER_BRVLAN`, cannot be limited to one port.
 
-use netlink_packet_core::{
-    DecodeError, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlaBuffer, NlasIterator,
-};
+use netlink_packet_core::{DecodeError, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable};
 
 use super::BridgeVlan;
+use crate::sieve::{attribute, each};
 
 /// One message of the VLAN database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VlanDbMessage {
-    kind: u16,
-    port: u32,
-    ranges: Vec<Range>,
-}
-
-/// Consecutive VLANs with the same flags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
-    first: u16,
-    last: u16,
-    flags: u16,
+    /// The port that it is about, or that is asked about.
+    pub(super) port: u32,
+    /// Its VLANs, sorted by id.
+    pub(super) vlans: Vec<BridgeVlan>,
 }
 
 impl VlanDbMessage {
-    /// The dump request for one port.
-    pub(super) fn request(port: u32) -> Self {
-        Self { kind: RTM_GETVLAN, port, ranges: Vec::new() }
-    }
-
     /// The VLANs, if the message is about `port`.
     pub(super) fn into_vlans_of(self, port: u32) -> Vec<BridgeVlan> {
-        let ranges = if self.port == port { self.ranges } else { Vec::new() };
-        ranges.into_iter().flat_map(Range::vlans).collect()
-    }
-}
-
-impl Range {
-    fn vlans(self) -> impl Iterator<Item = BridgeVlan> {
-        (self.first..=self.last).map(move |id| BridgeVlan {
-            id,
-            pvid: self.flags & BRIDGE_VLAN_INFO_PVID != 0,
-            untagged: self.flags & BRIDGE_VLAN_INFO_UNTAGGED != 0,
-        })
-    }
-
-    /// `BRIDGE_VLANDB_ENTRY`: `struct bridge_vlan_info` of the first VLAN, and the last id if there is more than one.
-    fn parse(entry: &[u8]) -> Result<Option<Self>, DecodeError> {
-        let mut range = None;
-        for attribute in NlasIterator::new(entry) {
-            let attribute: NlaBuffer<&[u8]> = attribute?;
-            match (attribute.kind(), attribute.value(), &mut range) {
-                (BRIDGE_VLANDB_ENTRY_INFO, [f0, f1, v0, v1, ..], _) => {
-                    let id = u16::from_ne_bytes([*v0, *v1]);
-                    range = Some(Self { first: id, last: id, flags: u16::from_ne_bytes([*f0, *f1]) });
-                }
-                (BRIDGE_VLANDB_ENTRY_RANGE, [v0, v1, ..], Some(range)) => {
-                    range.last = u16::from_ne_bytes([*v0, *v1]);
-                }
-                _ => {}
-            }
-        }
-        Ok(range)
+        if self.port == port { self.vlans } else { Vec::new() }
     }
 }
 
 impl NetlinkSerializable for VlanDbMessage {
     fn message_type(&self) -> u16 {
-        self.kind
+        RTM_GETVLAN
     }
 
     fn buffer_len(&self) -> usize {
@@ -86,19 +43,24 @@ impl NetlinkSerializable for VlanDbMessage {
 impl NetlinkDeserializable for VlanDbMessage {
     type Error = DecodeError;
 
-    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, DecodeError> {
-        let Some(([.., a, b, c, d], entries)) = payload.split_first_chunk::<HEADER>() else {
+    fn deserialize(_: &NetlinkHeader, payload: &[u8]) -> Result<Self, DecodeError> {
+        let Some(([.., a, b, c, d], attributes)) = payload.split_first_chunk::<HEADER>() else {
             return Err(DecodeError::from("br_vlan_msg is too short"));
         };
-        let mut ranges = Vec::new();
-        for entry in NlasIterator::new(entries) {
-            let entry: NlaBuffer<&[u8]> = entry?;
-            if entry.kind() == BRIDGE_VLANDB_ENTRY {
-                ranges.extend(Range::parse(entry.value())?);
-            }
-        }
-        Ok(Self { kind: header.message_type, port: u32::from_ne_bytes([*a, *b, *c, *d]), ranges })
+        let entries = each(attributes).filter(|(number, _)| *number == BRIDGE_VLANDB_ENTRY);
+        let vlans = entries.filter_map(|(_, entry)| vlans_in(entry)).flatten().collect();
+        Ok(Self { port: u32::from_ne_bytes([*a, *b, *c, *d]), vlans })
     }
+}
+
+/// `BRIDGE_VLANDB_ENTRY`: `struct bridge_vlan_info` of the first VLAN, and the last id if there is more than one.
+fn vlans_in(entry: &[u8]) -> Option<impl Iterator<Item = BridgeVlan>> {
+    let [f0, f1, v0, v1] = *attribute(entry, BRIDGE_VLANDB_ENTRY_INFO)?.first_chunk()?;
+    let (flags, first) = (u16::from_ne_bytes([f0, f1]), u16::from_ne_bytes([v0, v1]));
+    let last = attribute(entry, BRIDGE_VLANDB_ENTRY_RANGE).and_then(|last| last.first_chunk().copied());
+    let (pvid, untagged) = (flags & BRIDGE_VLAN_INFO_PVID != 0, flags & BRIDGE_VLAN_INFO_UNTAGGED != 0);
+    let ids = first..=last.map_or(first, u16::from_ne_bytes);
+    Some(ids.map(move |id| BridgeVlan { id, pvid, untagged }))
 }
 
 const RTM_GETVLAN: u16 = 114;
@@ -145,7 +107,7 @@ mod tests {
     #[test]
     fn request_names_the_port() {
         let mut buffer = [0xff; HEADER];
-        VlanDbMessage::request(0x0102).serialize(&mut buffer);
+        VlanDbMessage { port: 0x0102, vlans: Vec::new() }.serialize(&mut buffer);
         assert_eq!(buffer, [[7, 0, 0, 0], 0x0102u32.to_ne_bytes()].concat()[..]);
     }
 }

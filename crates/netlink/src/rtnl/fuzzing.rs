@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What fuzz targets call.
 
+use libc::{RTM_NEWADDR, RTM_NEWLINK, RTM_NEWQDISC, RTM_NEWROUTE, RTM_NEWRULE};
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::RouteNetlinkMessage as Route;
 
@@ -57,7 +58,7 @@ fn decode(message: Route) -> Option<String> {
 fn link(name: &[u8; 8]) -> Vec<u8> {
     let mut body = vec![0; 16];
     body.extend_from_slice(&12_u16.to_ne_bytes());
-    body.extend_from_slice(&IFLA_IFNAME.to_ne_bytes());
+    body.extend_from_slice(&libc::IFLA_IFNAME.to_ne_bytes());
     body.extend_from_slice(name);
     body
 }
@@ -72,8 +73,5 @@ fn push(datagram: &mut Vec<u8>, kind: u16, body: &[u8]) {
     datagram.resize(datagram.len().next_multiple_of(4), 0);
 }
 
-const RTM_NEWLINK: u16 = 16;
 const NLMSG_DONE: u16 = 3;
-const IFLA_IFNAME: u16 = 3;
-/// New links, addresses, routes, rules, queueing disciplines (`linux/rtnetlink.h`).
-const KINDS: [u16; 5] = [RTM_NEWLINK, 20, 24, 32, 36];
+const KINDS: [u16; 5] = [RTM_NEWLINK, RTM_NEWADDR, RTM_NEWROUTE, RTM_NEWRULE, RTM_NEWQDISC];
