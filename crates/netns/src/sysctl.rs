@@ -3,10 +3,10 @@
 //!
 //! Names come from configurations: a name can never leave `/proc/sys`, whatever it contains.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use crate::errno::io_text;
 
@@ -55,18 +55,17 @@ pub const BOOT_ID: &str = "kernel/random/boot_id";
 /// [`Error`]; unknown names are `Io` with `ENOENT`.
 pub fn read(name: &str) -> Result<String, Error> {
     let path = path_of(name)?;
+    let file = unlinked().read(true).open(&path).map_err(failed("open", &path))?;
+    value_of(&file, &path)
+}
+
+fn value_of(mut file: &File, path: &Path) -> Result<String, Error> {
     let mut raw = Vec::new();
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(&path)
-        .map_err(failed("open", &path))?
-        .read_to_end(&mut raw)
-        .map_err(failed("read", &path))?;
+    file.read_to_end(&mut raw).map_err(failed("read", path))?;
     let mut value = String::from_utf8_lossy(&raw).into_owned();
     match value.pop() {
         Some(_) => Ok(value),
-        None => Err(Error::Empty { path }),
+        None => Err(Error::Empty { path: path.to_owned() }),
     }
 }
 
@@ -77,14 +76,27 @@ pub fn read(name: &str) -> Result<String, Error> {
 /// [`Error`]; nothing is ever created.
 pub fn write(name: &str, value: &str) -> Result<(), Error> {
     let path = path_of(name)?;
-    OpenOptions::new()
-        .write(true)
-        .truncate(true)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(&path)
-        .map_err(failed("open", &path))?
-        .write_all(value.as_bytes())
-        .map_err(failed("write", &path))
+    let mut file = unlinked().write(true).truncate(true).open(&path).map_err(failed("open", &path))?;
+    file.write_all(value.as_bytes()).map_err(failed("write", &path))
+}
+
+/// Writes a sysctl in one piece, and says what it was if that can be read (some sysctls are actions: `net.ipv4.route.flush`).
+/// The file is opened once, which is most of the cost, and not read back.
+///
+/// # Errors
+/// [`Error`]; nothing is ever created.
+pub fn replace(name: &str, value: &str) -> Result<Option<String>, Error> {
+    let path = path_of(name)?;
+    let file = match unlinked().read(true).write(true).open(&path) {
+        Ok(file) => file,
+        // Not even root opens what nobody may read: `test_perm` in fs/proc/proc_sysctl.c.
+        Err(_) => unlinked().write(true).open(&path).map_err(failed("open", &path))?,
+    };
+    let before = value_of(&file, &path).ok();
+    // From the beginning: sysctls take nothing that begins elsewhere (`sysctl_writes_strict` in
+    // Documentation/admin-guide/sysctl/kernel.rst).
+    file.write_all_at(value.as_bytes(), 0).map_err(failed("write", &path))?;
+    Ok(before)
 }
 
 /// Writes a sysctl only if it has another value (saves the side effects of writing forwarding switches).
@@ -131,7 +143,14 @@ fn swap_separator(c: char) -> char {
     }
 }
 
-fn failed(operation: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
+/// Ways to open a file itself, and none that a link leads to.
+fn unlinked() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(libc::O_NOFOLLOW);
+    options
+}
+
+fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_path_buf();
     move |source| Error::Io { operation, path, source }
 }
@@ -172,6 +191,8 @@ mod tests {
     #[test]
     fn writing_never_creates() {
         let error = write("net/ipv4/nonsense", "1").unwrap_err();
+        assert_eq!(error.to_string(), "open /proc/sys/net/ipv4/nonsense: no such file or directory");
+        let error = replace("net/ipv4/nonsense", "1").unwrap_err();
         assert_eq!(error.to_string(), "open /proc/sys/net/ipv4/nonsense: no such file or directory");
         let error = write("net/ipv4/conf/nonsense/forwarding", "1").unwrap_err();
         assert!(error.is_not_found());

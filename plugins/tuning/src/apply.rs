@@ -3,6 +3,7 @@
 
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{Error, LinkChange};
+use cnibox_netns::sysctl;
 use cnibox_spec::CniResult;
 use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, UndoStep};
 use thiserror::Error as ThisError;
@@ -10,7 +11,7 @@ use thiserror::Error as ThisError;
 use crate::allowlist;
 use crate::backup::{Backup, BackupFile};
 use crate::config::{Config, LinkPlan};
-use crate::sysctls::{SysctlError, SysctlName};
+use crate::sysctls::sysctl_name;
 
 /// What the kernel refused.
 #[derive(Debug, ThisError)]
@@ -27,7 +28,7 @@ pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> 
     allowlist::check(&config.sysctls)?;
     let mut sysctls = Vec::new();
     for (key, value) in &config.sysctls.0 {
-        sysctls.push((SysctlName::new(key, args.attachment.ifname.as_str())?, value.as_str()));
+        sysctls.push((sysctl_name(key, args.attachment.ifname.as_str())?, value.as_str()));
     }
     sys.open_pod(&args.netns)?;
     Txn::run(sys, |tx| {
@@ -42,32 +43,28 @@ pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> 
 }
 
 /// Sets sysctls in their order, all of them in one stay in the namespace: entering it costs more than a sysctl does.
-fn set(tx: &mut Txn<'_, '_>, sysctls: &[(SysctlName, &str)]) -> Result<(), Failure> {
+fn set(tx: &mut Txn<'_, '_>, sysctls: &[(String, &str)]) -> Result<(), Failure> {
     if sysctls.is_empty() {
         return Ok(());
     }
     let mut former = Former::default();
-    let all = || sysctls.iter().try_for_each(|(name, value)| former.replace(name, value));
-    let outcome = tx.shared(|sys| sys.inside(Place::Pod, all))?;
+    let replace = |(name, value): &(String, &str)| {
+        former.0.extend(sysctl::replace(name, value)?.map(|before| (name.clone(), before)));
+        Ok::<_, sysctl::Error>(())
+    };
+    let outcome = tx.shared(|sys| sys.inside(Place::Pod, || sysctls.iter().try_for_each(replace)))?;
     tx.risky_step(former, |_| outcome)
 }
 
 /// What sysctls were before they were replaced, oldest first. Of those that cannot be read (some are actions) nothing is
 /// known, so they are not taken back.
 #[derive(Debug, Default)]
-struct Former(Vec<(SysctlName, String)>);
-
-impl Former {
-    fn replace(&mut self, name: &SysctlName, value: &str) -> Result<(), SysctlError> {
-        self.0.extend(name.replace(value)?.map(|before| (name.clone(), before)));
-        Ok(())
-    }
-}
+struct Former(Vec<(String, String)>);
 
 impl UndoStep for Former {
     fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
         // Each is tried: one that fails keeps none of the others from what it was.
-        let restore = || self.0.iter().rev().filter_map(|(name, value)| name.replace(value).err());
+        let restore = || self.0.iter().rev().filter_map(|(name, value)| sysctl::write(name, value).err());
         let failures: Vec<_> = sys.inside(Place::Pod, || restore().collect())?;
         Failure::combine(failures.into_iter().map(Failure::from))
     }

@@ -4,9 +4,9 @@
 
 use std::path::PathBuf;
 
-use cnibox_harness::Input;
+use cnibox_harness::{Input, MacShape};
 use cnibox_netlink::Mac;
-use cnibox_spec::{ArgsError, CniResult, Code, Json, Verb, decode, load_args};
+use cnibox_spec::{CniResult, Code, Json, Verb, decode};
 use cnibox_sys::{Coded, Failure};
 use serde::Deserialize;
 use thiserror::Error;
@@ -87,12 +87,6 @@ struct Shape {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename = "struct { Mac string \"json:\\\"mac,omitempty\\\"\" }", default)]
-struct MacShape {
-    mac: String,
-}
-
-#[derive(Default, Deserialize)]
 #[serde(rename = "struct { A *main.IPAMArgs \"json:\\\"cni\\\"\" }", default)]
 struct ArgsShape {
     cni: CniArgsShape,
@@ -141,40 +135,29 @@ impl Config {
                     .map_err(|error| Failure::from(error).prefixed("failed to load netconf: "))?;
                 Ok(Self { data_dir: data_dir(shape.data_dir), ..Self::default() })
             }
-            Verb::Status => Self::parse(input.decode("failed to load netconf")?, ""),
+            Verb::Status => Self::parse(input.decode("failed to load netconf")?, String::new()),
             Verb::Add | Verb::Check => {
                 check_sysctls(&input.conf.json)?;
-                let config = Self::parse(input.decode("failed to load netconf")?, &input.args())?;
+                let config = Self::parse(input.decode("failed to load netconf")?, input.mac_of_args()?)?;
                 let prev_result = input.conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
                 Ok(Self { prev_result: Some(prev_result), ..config })
             }
         }
     }
 
-    fn parse(shape: Shape, args: &str) -> Result<Self, Failure> {
-        let Shape {
-            data_dir: dir,
-            sysctl: mut sysctls,
-            mac,
-            promisc,
-            mtu,
-            txqlen,
-            allmulti,
-            runtime,
-            args: from_conf,
-        } = shape;
-        let strongest = from_conf.cni;
-        sysctls.merge(strongest.sysctl);
-        let mac = [runtime.mac, mac_of_args(args)?].into_iter().find(|mac| !mac.is_empty()).unwrap_or(mac);
+    fn parse(shape: Shape, of_args: String) -> Result<Self, Failure> {
+        let strongest = shape.args.cni;
+        let mac = [shape.runtime.mac, of_args].into_iter().find(|mac| !mac.is_empty()).unwrap_or(shape.mac);
         let mac_text = strongest.mac.unwrap_or(mac);
         let link = LinkPlan {
             mac: parse_mac(&mac_text)?,
-            promisc: strongest.promisc.unwrap_or(promisc),
-            mtu: parse_mtu(strongest.mtu.unwrap_or(mtu))?,
-            allmulti: strongest.allmulti.or(allmulti),
-            txqlen: strongest.txqlen.or(txqlen).map(parse_queue_length).transpose()?,
+            promisc: strongest.promisc.unwrap_or(shape.promisc),
+            mtu: parse_mtu(strongest.mtu.unwrap_or(shape.mtu))?,
+            allmulti: strongest.allmulti.or(shape.allmulti),
+            txqlen: strongest.txqlen.or(shape.txqlen).map(parse_queue_length).transpose()?,
         };
-        Ok(Self { data_dir: data_dir(dir), sysctls, link, mac_text, prev_result: None })
+        let sysctls = shape.sysctl.merged(strongest.sysctl);
+        Ok(Self { data_dir: data_dir(shape.data_dir), sysctls, link, mac_text, prev_result: None })
     }
 }
 
@@ -186,17 +169,6 @@ fn check_sysctls(json: &Json) -> Result<(), Failure> {
 
 fn data_dir(configured: String) -> PathBuf {
     PathBuf::from(if configured.is_empty() { DEFAULT_DATA_DIR.to_owned() } else { configured })
-}
-
-fn mac_of_args(args: &str) -> Result<String, ArgsError> {
-    let mut mac = String::new();
-    load_args(args, |key, value| {
-        (key == "MAC").then(|| {
-            value.clone_into(&mut mac);
-            Ok(())
-        })
-    })?;
-    Ok(mac)
 }
 
 fn parse_mac(text: &str) -> Result<Option<Mac>, ConfigError> {
@@ -221,21 +193,21 @@ const DEFAULT_DATA_DIR: &str = "/run/cni/tuning";
 mod tests {
     use super::*;
 
-    fn load(text: &str, args: &str) -> Result<Config, String> {
+    fn load(text: &str, of_args: &str) -> Result<Config, String> {
         let shape = decode(&Json::parse(text.as_bytes()).unwrap()).map_err(|error| error.to_string())?;
-        Config::parse(shape, args).map_err(|failure| failure.to_string())
+        Config::parse(shape, of_args.to_owned()).map_err(|failure| failure.to_string())
     }
 
     #[test]
     fn the_mac_comes_from_the_strongest_source() {
         let mut text = r#"{"mac":"02:00:00:00:00:01"}"#.to_owned();
-        let mac = |text: &str, args| load(text, args).unwrap().mac_text;
+        let mac = |text: &str, of_args| load(text, of_args).unwrap().mac_text;
         assert_eq!(mac(&text, ""), "02:00:00:00:00:01");
-        assert_eq!(mac(&text, "MAC=02:00:00:00:00:02"), "02:00:00:00:00:02");
+        assert_eq!(mac(&text, "02:00:00:00:00:02"), "02:00:00:00:00:02");
         text.insert_str(1, r#""runtimeConfig":{"mac":"02:00:00:00:00:03"},"#);
-        assert_eq!(mac(&text, "MAC=02:00:00:00:00:02"), "02:00:00:00:00:03");
+        assert_eq!(mac(&text, "02:00:00:00:00:02"), "02:00:00:00:00:03");
         text.insert_str(1, r#""args":{"cni":{"mac":"02:00:00:00:00:04"}},"#);
-        assert_eq!(mac(&text, "MAC=02:00:00:00:00:02"), "02:00:00:00:00:04");
+        assert_eq!(mac(&text, "02:00:00:00:00:02"), "02:00:00:00:00:04");
         assert_eq!(
             load(r#"{"mac":"zz"}"#, "").unwrap_err(),
             "invalid args zz for MAC addr: address zz: invalid MAC address"

@@ -14,11 +14,13 @@ use crate::config::Config;
 /// it stays for a later DEL while the interface may live, wherever that is, and where another attachment needs it.
 pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let Request { config, args, .. } = request;
-    let attachment = &args.attachment;
+    let (attachment, netns) = (&args.attachment, args.netns.as_ref());
     let file = BackupFile::new(&config.data_dir, attachment.container.as_str(), attachment.ifname.as_str());
     let is_done = match file.read() {
-        Some(backup) if is_reached(sys, args.netns.as_ref()) => restore(sys, attachment, &backup),
-        Some(_) => !sys.interface_may_live(args.netns.as_ref()),
+        Some(backup) if or_warn(sys, |sys| is_reached(sys, netns)) => {
+            or_warn(sys, |sys| restore(sys, attachment, &backup))
+        }
+        Some(_) => !sys.interface_may_live(netns),
         None => true,
     };
     if !is_done {
@@ -41,48 +43,35 @@ fn is_anothers(attachment: &Attachment) -> bool {
     })
 }
 
-fn is_reached(sys: &mut Sys<'_>, netns: Option<&NetnsPath>) -> bool {
-    let Some(netns) = netns else { return false };
-    match sys.open_pod_if_present(netns) {
-        Ok(pod) => pod.is_some(),
-        Err(failure) => {
-            sys.warn(failure);
-            false
-        }
-    }
+fn is_reached(sys: &mut Sys<'_>, netns: Option<&NetnsPath>) -> Result<bool, Failure> {
+    let Some(netns) = netns else { return Ok(false) };
+    Ok(sys.open_pod_if_present(netns)?.is_some())
 }
 
-/// Whether there is nothing left to restore: the interface is as it was, or is gone, or is another attachment's.
-fn restore(sys: &mut Sys<'_>, attachment: &Attachment, backup: &Backup) -> bool {
-    match restored(sys, attachment, backup) {
-        Ok(None) => !sys.is_elsewhere(),
-        Ok(Some(failed)) if failed.is_empty() => true,
-        Ok(Some(failed)) => {
-            sys.warn(failed.join("; "));
-            false
-        }
-        Err(failure) => {
-            sys.warn(failure);
-            false
-        }
-    }
-}
-
-/// Restores what it can; answers with what it could not, and with `None` where the interface is not to be found.
-fn restored(
-    sys: &mut Sys<'_>,
-    attachment: &Attachment,
-    backup: &Backup,
-) -> Result<Option<Vec<String>>, Failure> {
-    let Some(link) = sys.interface_in_pod(attachment)? else { return Ok(None) };
+/// Restores what it can. Answers whether there is nothing left to restore: the interface is as it was, or is gone, or is
+/// another attachment's.
+fn restore(sys: &mut Sys<'_>, attachment: &Attachment, backup: &Backup) -> Result<bool, Failure> {
+    let Some(link) = sys.interface_in_pod(attachment)? else { return Ok(!sys.is_elsewhere()) };
     if sys.is_anothers(&link)? {
-        return Ok(Some(Vec::new()));
+        return Ok(true);
     }
     let rtnl = sys.rtnl(Place::Pod)?;
     let outcomes = backup.changes(link.index).map(|(what, change)| (what, rtnl.link_set(change)));
-    let failed =
-        outcomes.filter_map(|(what, outcome)| Some(format!("failed to restore {what}: {}", outcome.err()?)));
-    Ok(Some(failed.collect()))
+    let failed: Vec<_> = outcomes
+        .filter_map(|(what, outcome)| Some(format!("failed to restore {what}: {}", outcome.err()?)))
+        .collect();
+    if !failed.is_empty() {
+        sys.warn(failed.join("; "));
+    }
+    Ok(failed.is_empty())
+}
+
+/// What could not be found out or done is a warning, and not so.
+fn or_warn(sys: &mut Sys<'_>, ask: impl FnOnce(&mut Sys<'_>) -> Result<bool, Failure>) -> bool {
+    ask(sys).unwrap_or_else(|failure| {
+        sys.warn(failure);
+        false
+    })
 }
 
 /// GC. The name of a backup does not tell the network, and other networks' backups are in the same directory. So only

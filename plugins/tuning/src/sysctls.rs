@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sysctls as configurations name them, and their files, which are below `/proc/sys/net` or refused.
+//! Sysctls as configurations name them, which are below `/proc/sys/net` or refused.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
-use cnibox_netns::errno::io_text;
 use cnibox_spec::{Code, Json, quoted};
 use cnibox_sys::Coded;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -19,10 +14,9 @@ use thiserror::Error;
 pub(crate) struct Sysctls(pub(crate) Vec<(String, String)>);
 
 impl Sysctls {
-    /// Adds others, which replace those of the same name.
-    pub(crate) fn merge(&mut self, others: Self) {
-        let all = std::mem::take(&mut self.0).into_iter().chain(others.0);
-        *self = all.collect();
+    /// These and others, which replace those of the same name.
+    pub(crate) fn merged(self, others: Self) -> Self {
+        self.0.into_iter().chain(others.0).collect()
     }
 }
 
@@ -58,9 +52,8 @@ impl<'de> Visitor<'de> for SysctlsVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Sysctls, A::Error> {
-        let next = || map.next_entry::<String, Option<String>>().transpose();
-        let entries = std::iter::from_fn(next);
-        entries.map(|entry| entry.map(|(name, value)| (name, value.unwrap_or_default()))).collect()
+        let or_empty = |(name, value): (String, Option<String>)| (name, value.unwrap_or_default());
+        std::iter::from_fn(|| map.next_entry().transpose()).map(|entry| entry.map(or_empty)).collect()
     }
 }
 
@@ -71,96 +64,27 @@ pub(crate) fn has_duplicates(json: &Json) -> bool {
     !members.iter().all(|(name, _)| names.insert(name))
 }
 
-/// Why a sysctl could not be looked at or set.
+/// A name that leads elsewhere than below `net`.
 #[derive(Debug, Error)]
-pub(crate) enum SysctlError {
-    /// The name leads elsewhere than below `net`.
-    #[error("invalid net sysctl key: {}", quoted(.0))]
-    NotNet(String),
-    /// A system call failed.
-    #[error("{operation} {}: {}", path.display(), io_text(source))]
-    Io {
-        /// `open`, `read` or `write`.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
-}
+#[error("invalid net sysctl key: {}", quoted(.0))]
+pub(crate) struct NotNet(String);
 
-impl Coded for SysctlError {
+impl Coded for NotNet {
     fn code(&self) -> Code {
-        match self {
-            Self::NotNet(_) => Code::INVALID_CONFIG,
-            Self::Io { .. } => Code::INTERNAL,
-        }
+        Code::INVALID_CONFIG
     }
 }
 
-/// A sysctl as its path below `/proc/sys`, `net/...`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SysctlName(String);
-
-impl SysctlName {
-    /// The sysctl that a configuration's `key` means: every dot is a separator, and the first `IFNAME` is the
-    /// interface, whose own dots are none.
-    ///
-    /// # Errors
-    /// [`SysctlError::NotNet`].
-    pub(crate) fn new(key: &str, ifname: &str) -> Result<Self, SysctlError> {
-        let key = key.replace('.', "/").replacen("IFNAME", ifname, 1);
-        let parts: Vec<_> = key.split('/').filter(|part| !part.is_empty()).collect();
-        let plain = |part: &&str| *part != "." && *part != ".." && !part.contains('\0');
-        if parts.len() < 2 || parts.first() != Some(&"net") || !parts.iter().all(plain) {
-            return Err(SysctlError::NotNet(key));
-        }
-        Ok(Self(parts.join("/")))
+/// The sysctl that a configuration's `key` means, `net/...`: every dot is a separator, and the first `IFNAME` is the
+/// interface, whose own dots are none.
+pub(crate) fn sysctl_name(key: &str, ifname: &str) -> Result<String, NotNet> {
+    let key = key.replace('.', "/").replacen("IFNAME", ifname, 1);
+    let parts: Vec<_> = key.split('/').filter(|part| !part.is_empty()).collect();
+    let plain = |part: &&str| *part != "." && *part != ".." && !part.contains('\0');
+    if parts.len() < 2 || parts.first() != Some(&"net") || !parts.iter().all(plain) {
+        return Err(NotNet(key));
     }
-
-    /// The file.
-    pub(crate) fn path(&self) -> PathBuf {
-        PathBuf::from("/proc/sys").join(&self.0)
-    }
-
-    /// Writes the value in one piece, and says what it was if that can be read (some sysctls are actions:
-    /// `net.ipv4.route.flush`). The file is opened once, which is most of the cost, and not read back.
-    ///
-    /// # Errors
-    /// [`SysctlError::Io`].
-    pub(crate) fn replace(&self, value: &str) -> Result<Option<String>, SysctlError> {
-        let file = match OpenOptions::new().read(true).write(true).open(self.path()) {
-            Ok(file) => file,
-            // Not even root opens what nobody may read: `test_perm` in fs/proc/proc_sysctl.c.
-            Err(_) => OpenOptions::new().write(true).open(self.path()).map_err(self.failed("open"))?,
-        };
-        let before = text_of(&file).ok();
-        // From the beginning: sysctls take nothing that begins elsewhere (`sysctl_writes_strict` in
-        // Documentation/admin-guide/sysctl/kernel.rst).
-        file.write_all_at(value.as_bytes(), 0).map_err(self.failed("write"))?;
-        Ok(before)
-    }
-
-    /// The value without its line end.
-    ///
-    /// # Errors
-    /// [`SysctlError::Io`].
-    pub(crate) fn read(&self) -> Result<String, SysctlError> {
-        let file = OpenOptions::new().read(true).open(self.path()).map_err(self.failed("open"))?;
-        text_of(&file).map_err(self.failed("read"))
-    }
-
-    fn failed(&self, operation: &'static str) -> impl FnOnce(io::Error) -> SysctlError {
-        let path = self.path();
-        move |source| SysctlError::Io { operation, path, source }
-    }
-}
-
-fn text_of(mut file: &File) -> io::Result<String> {
-    let mut raw = Vec::new();
-    file.read_to_end(&mut raw)?;
-    let text = String::from_utf8_lossy(&raw);
-    Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
+    Ok(parts.join("/"))
 }
 
 #[cfg(test)]
@@ -168,9 +92,8 @@ mod tests {
     use super::*;
 
     fn path(key: &str, ifname: &str) -> Result<String, String> {
-        SysctlName::new(key, ifname)
-            .map(|name| name.path().display().to_string())
-            .map_err(|error| error.to_string())
+        let name = sysctl_name(key, ifname).map_err(|error| error.to_string())?;
+        Ok(cnibox_netns::sysctl::path_of(&name).unwrap().display().to_string())
     }
 
     #[test]
