@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, Plugin, Request};
-use cnibox_netfilter::xt::{Rule, Table};
-use cnibox_netfilter::{Batch, Engine, Family};
+use cnibox_netfilter::Batch;
+use cnibox_netfilter::xt::Table;
 use cnibox_sys::{Failure, Ledger, Sys, Txn, Undo, UndoStep};
 
 use crate::config::{Backend, Config};
@@ -30,7 +30,7 @@ pub(crate) fn admit(
     }
     Txn::run(sys, |tx| {
         if !desired.is_empty() {
-            tx.note(notes(config))?;
+            tx.note(config.host_addresses().iter().map(IpAddr::to_string).collect())?;
         }
         if backend.uses_firewalld(tx.sys().env()) {
             add_to_zone(tx, config)?;
@@ -68,31 +68,42 @@ fn install(tx: &mut Txn<'_, '_>, backend: Backend, desired: &[Desired]) -> Resul
         return Ok(());
     }
     if is_native(backend, desired, tx.sys())? {
-        let batch = native::install(desired, tx.sys())?;
+        let batch = native::install(desired, tx.sys()).map_err(FirewallError::from)?;
         // One transaction, unless the accepts beside it are a tool's to write: those an undo leaves behind, as it must
         // where another attachment has the address.
-        return tx
-            .shared(|sys| sys.engine().and_then(|engine| engine.apply(&batch)).map_err(FirewallError::of));
+        return tx.shared(|sys| apply(&batch, sys));
     }
-    let (batch, mut undo) = (plan::install(desired), Batch::new());
-    for (family, rules) in may_be_left_alone(desired, tx.sys()) {
-        let engine = tx.sys().engine().map_err(FirewallError::of)?;
+    let (batch, undo) = (plan::install(desired), undo(desired, tx.sys())?);
+    tx.risky_step(Undo::Rules(undo), |sys| apply(&batch, sys))
+}
+
+fn apply(batch: &Batch, sys: &mut Sys<'_>) -> Result<(), FirewallError> {
+    Ok(sys.engine()?.apply(batch)?)
+}
+
+/// The changes that take back what a failure may leave behind: over netlink nothing, since all families are one
+/// transaction; with the tool the rules of the first family when the second fails.
+fn undo(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Batch, FirewallError> {
+    let mut undo = Batch::new();
+    let engine = sys.engine()?;
+    if let [first, _] = desired
+        && engine.uses_tool()
+    {
         // Rules that are there belong to another attachment with the same address, too.
-        for rule in engine.missing(family, Table::Filter, FORWARD_CHAIN, rules).map_err(FirewallError::of)? {
-            undo.xt(family, Table::Filter).delete_rule(FORWARD_CHAIN, rule.clone());
+        for rule in engine.missing(first.family, Table::Filter, FORWARD_CHAIN, &first.addresses)? {
+            undo.xt(first.family, Table::Filter).delete_rule(FORWARD_CHAIN, rule.clone());
         }
     }
-    tx.risky_step(Undo::Rules(undo), |sys| {
-        sys.engine().and_then(|engine| engine.apply(&batch)).map_err(FirewallError::of)
-    })
+    Ok(undo)
 }
 
 /// Whether the rules are written natively: where that is asked for, and where the kernel cannot hold them otherwise.
-pub(crate) fn is_native(backend: Backend, desired: &[Desired], sys: &mut Sys<'_>) -> Result<bool, Failure> {
-    if backend == Backend::Nftables {
-        return Ok(true);
-    }
-    Ok(sys.cannot_hold(&plan::install(desired)).map_err(FirewallError::of)?)
+pub(crate) fn is_native(
+    backend: Backend,
+    desired: &[Desired],
+    sys: &mut Sys<'_>,
+) -> Result<bool, FirewallError> {
+    Ok(backend == Backend::Nftables || sys.cannot_hold(&plan::install(desired))?)
 }
 
 /// The addresses that an earlier ADD of the same attachment was for, when it was not followed by DEL: nobody would know
@@ -116,19 +127,4 @@ fn superseded(
         gone.retain(|ip| !in_use.contains(ip));
     }
     Ok(gone)
-}
-
-/// The rules that a failure may leave behind: over netlink none, since all families are one transaction; with the
-/// tool those of the first family when the second fails.
-fn may_be_left_alone<'d>(desired: &'d [Desired], sys: &mut Sys<'_>) -> Vec<(Family, &'d [Rule])> {
-    match desired {
-        [first, _] if sys.engine().is_ok_and(Engine::uses_tool) => {
-            vec![(first.family, first.addresses.as_slice())]
-        }
-        _ => Vec::new(),
-    }
-}
-
-fn notes(config: &Config) -> Vec<String> {
-    config.host_addresses().iter().map(IpAddr::to_string).collect()
 }

@@ -3,9 +3,9 @@
 
 use std::slice::from_ref;
 
-use cnibox_netfilter::xt::{Rule, Table};
+use cnibox_netfilter::xt::Table;
 use cnibox_spec::list;
-use cnibox_sys::{Failure, Sys};
+use cnibox_sys::Sys;
 
 use crate::apply::is_native;
 use crate::config::Backend;
@@ -17,7 +17,7 @@ use crate::plan::{Desired, FORWARD_CHAIN, Placed};
 ///
 /// # Errors
 /// The first thing that is not, in the reference's order and words.
-pub(crate) fn present(backend: Backend, desired: &[Desired], sys: &mut Sys<'_>) -> Result<(), Failure> {
+pub(crate) fn present(backend: Backend, desired: &[Desired], sys: &mut Sys<'_>) -> Result<(), FirewallError> {
     let (asked, other): (Form, Form) =
         if is_native(backend, desired, sys)? { (natively, in_iptables) } else { (in_iptables, natively) };
     // What the kernel can hold may have changed since ADD: either will do.
@@ -27,43 +27,34 @@ pub(crate) fn present(backend: Backend, desired: &[Desired], sys: &mut Sys<'_>) 
     })
 }
 
-type Form = fn(&[Desired], &mut Sys<'_>) -> Result<(), Failure>;
+type Form = fn(&[Desired], &mut Sys<'_>) -> Result<(), FirewallError>;
 
-fn natively(desired: &[Desired], sys: &mut Sys<'_>) -> Result<(), Failure> {
+fn natively(desired: &[Desired], sys: &mut Sys<'_>) -> Result<(), FirewallError> {
     match native::missing(desired, sys)? {
-        Some(step) => Err(FirewallError::NoNativeRule(step.to_string()).into()),
+        Some(step) => Err(FirewallError::NoNativeRule(step.to_string())),
         None => Ok(()),
     }
 }
 
-fn in_iptables(desired: &[Desired], sys: &mut Sys<'_>) -> Result<(), Failure> {
+fn in_iptables(desired: &[Desired], sys: &mut Sys<'_>) -> Result<(), FirewallError> {
     for family in desired {
         placed(family, &family.jumps, sys)?;
-        if let Some(rule) = missing(family, FORWARD_CHAIN, &family.addresses, sys)? {
-            return Err(FirewallError::NoRule(list(rule.to_args())).into());
+        let missing =
+            sys.engine()?.missing(family.family, Table::Filter, FORWARD_CHAIN, &family.addresses)?;
+        if let Some(rule) = missing.first() {
+            return Err(FirewallError::NoRule(list(rule.to_args())));
         }
         placed(family, &family.policy, sys)?;
     }
     Ok(())
 }
 
-fn placed(family: &Desired, rules: &[Placed], sys: &mut Sys<'_>) -> Result<(), Failure> {
+fn placed(family: &Desired, rules: &[Placed], sys: &mut Sys<'_>) -> Result<(), FirewallError> {
     for Placed { chain, rule, .. } in rules {
-        if missing(family, chain, from_ref(rule), sys)?.is_some() {
-            return Err(FirewallError::NoChainRule { chain, rule: list(rule.to_args()) }.into());
+        let missing = sys.engine()?.missing(family.family, Table::Filter, chain, from_ref(rule))?;
+        if !missing.is_empty() {
+            return Err(FirewallError::NoChainRule { chain, rule: list(rule.to_args()) });
         }
     }
     Ok(())
-}
-
-/// The first of `rules` that is not in the chain.
-fn missing<'r>(
-    family: &Desired,
-    chain: &str,
-    rules: &'r [Rule],
-    sys: &mut Sys<'_>,
-) -> Result<Option<&'r Rule>, Failure> {
-    let engine = sys.engine().map_err(FirewallError::of)?;
-    let missing = engine.missing(family.family, Table::Filter, chain, rules).map_err(FirewallError::of)?;
-    Ok(missing.first().copied())
 }

@@ -44,11 +44,11 @@ fn remove(addresses: BTreeSet<IpAddr>, sys: &mut Sys<'_>) -> Result<(), Failure>
         }
         let batch = plan::remove(addresses.iter().copied());
         let removed = sys.engine().and_then(|engine| engine.clear(&batch));
-        failures.extend(removed.err().map(|error| FirewallError::of(error).into()));
+        failures.extend(removed.err().map(|error| FirewallError::from(error).into()));
         // Whatever the configuration and the kernel say by now. Not in the same transaction: what is a native rule of
         // iptables' tables may be one of its own, too.
         let removed = native::remove(family, &addresses, sys);
-        failures.extend(removed.err().map(|error| FirewallError::of(error).into()));
+        failures.extend(removed.err().map(|error| FirewallError::from(error).into()));
     }
     Failure::combine(failures)
 }

@@ -26,20 +26,18 @@ pub(crate) enum FirewallError {
 impl Coded for FirewallError {
     fn code(&self) -> Code {
         match self {
-            Self::Rules(error) if error.is_transient() => Code::TRY_AGAIN_LATER,
+            Self::Rules(error) => error.code(),
             Self::NotAvailable(_) => Code::PLUGIN_NOT_AVAILABLE,
-            Self::NoTool { .. }
-            | Self::Rules(_)
-            | Self::NoChainRule { .. }
-            | Self::NoRule(_)
-            | Self::NoNativeRule(_) => Code::INTERNAL,
+            Self::NoTool { .. } | Self::NoChainRule { .. } | Self::NoRule(_) | Self::NoNativeRule(_) => {
+                Code::INTERNAL
+            }
         }
     }
 }
 
-impl FirewallError {
-    /// The reference looks for the tools of both families first; protocols are numbered as it numbers them.
-    pub(crate) fn of(error: Error) -> Self {
+/// The reference looks for the tools of both families first; protocols are numbered as it numbers them.
+impl From<Error> for FirewallError {
+    fn from(error: Error) -> Self {
         if let Error::ToolMissing { program } = &error {
             return Self::NoTool { protocol: u8::from(program.starts_with("ip6tables")), source: error };
         }

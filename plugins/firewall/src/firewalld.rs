@@ -82,7 +82,7 @@ impl From<zbus::Error> for FirewalldError {
 /// [`FirewalldError::NotRunning`] with the reason.
 pub(crate) fn require_running(env: &Env) -> Result<(), FirewalldError> {
     let bus = addresses(env);
-    let asked = converse(async {
+    let asked = zbus::block_on(async {
         within(CONNECT_LIMIT, async {
             let bus = connect(&bus).await?;
             let daemon = "org.freedesktop.DBus";
@@ -181,20 +181,16 @@ impl Zone {
         Ok(called.await?)
     }
 
+    /// Runs a conversation on this thread. Its connection must not outlive it, or a thread would be started for that.
     fn converse<T>(
         &self,
         talk: impl AsyncFnOnce(&Connection) -> Result<T, FirewalldError>,
     ) -> Result<T, FirewalldError> {
-        converse(async {
+        zbus::block_on(async {
             let bus = within(CONNECT_LIMIT, connect(&self.bus)).await?;
             talk(&bus).await
         })
     }
-}
-
-/// Runs a conversation on this thread. Its connection must not outlive it, or a thread would be started for that.
-fn converse<T>(talk: impl Future<Output = Result<T, FirewalldError>>) -> Result<T, FirewalldError> {
-    zbus::block_on(talk)
 }
 
 /// Bounds what may wait for a bus that accepts connections and then says nothing.

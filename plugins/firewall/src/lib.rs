@@ -71,7 +71,7 @@ impl Plugin for Firewall {
         if backend == Backend::Firewalld {
             desired = plan::policy_only(desired);
         }
-        check::present(backend, &desired, sys)
+        Ok(check::present(backend, &desired, sys)?)
     }
 
     /// One question to the packet filter, which asks for the privilege and the kernel part that ADD needs; none where

@@ -11,27 +11,26 @@ use std::net::IpAddr;
 
 use cnibox_netfilter::nft::{Chain, ChainType, Hook, HookPoint};
 use cnibox_netfilter::xt::Table;
-use cnibox_netfilter::{Batch, Family, Step, TableRef, if_any};
-use cnibox_sys::{Failure, Sys};
+use cnibox_netfilter::{Batch, Error, Family, Result, Step, TableRef, if_any};
+use cnibox_sys::Sys;
 
-use crate::error::FirewallError;
 use crate::plan::{self, Desired, FORWARD_CHAIN};
 
 /// The changes that make the plan true, with the accepts beside it in the form that the kernel can hold.
-pub(crate) fn install(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Batch, Failure> {
+pub(crate) fn install(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Batch> {
     let mut batch = own(desired);
     let accepts = accepts_beside(desired, sys)?;
-    let cannot_hold = sys.cannot_hold(&accepts).map_err(FirewallError::of)?;
+    let cannot_hold = sys.cannot_hold(&accepts)?;
     batch.extend(if cannot_hold { natively(&accepts, FILTER_TABLE) } else { accepts });
     Ok(batch)
 }
 
 /// What of the plan is missing: in iptables' table the accepts may be in either form.
-pub(crate) fn missing(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Option<Step>, Failure> {
+pub(crate) fn missing(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Option<Step>> {
     let accepts = accepts_beside(desired, sys)?;
     let mut first_of = |batch: &Batch| {
-        let needed = sys.engine().and_then(|engine| engine.needed(batch)).map_err(FirewallError::of)?;
-        Ok::<_, Failure>(needed.into_iter().next())
+        let needed = sys.engine()?.needed(batch)?;
+        Ok::<_, Error>(needed.into_iter().next())
     };
     if let Some(step) = first_of(&own(desired))? {
         return Ok(Some(step));
@@ -59,29 +58,20 @@ fn own(desired: &[Desired]) -> Batch {
 }
 
 /// What goes into iptables' tables, too, in their form.
-fn accepts_beside(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Batch, Failure> {
+fn accepts_beside(desired: &[Desired], sys: &mut Sys<'_>) -> Result<Batch> {
     let mut accepts = Batch::new();
     for family in desired.iter().filter(|family| !family.addresses.is_empty()) {
-        if has_forward_chain(family.family, sys)? {
+        // Whether anybody has filled the table.
+        let table = TableRef::Xt(family.family, Table::Filter);
+        if if_any(sys.engine()?.chain_exists(&table, FORWARD))? {
             family.install_accepts(&mut accepts);
         }
     }
     Ok(accepts)
 }
 
-/// Whether iptables' `filter` table has been filled by anybody.
-fn has_forward_chain(family: Family, sys: &mut Sys<'_>) -> Result<bool, Failure> {
-    let engine = sys.engine().map_err(FirewallError::of)?;
-    let found = if_any(engine.chain_exists(&TableRef::Xt(family, Table::Filter), FORWARD));
-    Ok(found.map_err(FirewallError::of)?)
-}
-
 /// Removes the rules of these addresses, of one family. Without the plugin's own table there are none.
-pub(crate) fn remove(
-    family: Family,
-    addresses: &[IpAddr],
-    sys: &mut Sys<'_>,
-) -> Result<(), cnibox_netfilter::Error> {
+pub(crate) fn remove(family: Family, addresses: &[IpAddr], sys: &mut Sys<'_>) -> Result<()> {
     let engine = sys.engine()?;
     if !if_any(engine.chain_exists(&table(family), FORWARD_CHAIN))? {
         return Ok(());

@@ -17,9 +17,7 @@ use crate::config::{Config, ConfigError, IngressPolicy};
 pub(crate) struct Desired {
     /// IPv4 or IPv6.
     pub(crate) family: Family,
-    /// Chains to be created, in order.
-    pub(crate) chains: Vec<String>,
-    /// Rules that lead to them.
+    /// Rules that lead to the chains of addresses and overrides.
     pub(crate) jumps: Vec<Placed>,
     /// Rules of the container's addresses, all in [`FORWARD_CHAIN`].
     pub(crate) addresses: Vec<Rule>,
@@ -51,7 +49,6 @@ pub(crate) fn desired(config: &Config, result: &CniResult) -> Result<Vec<Desired
         .filter(|family| of(*family).next().is_some())
         .map(|family| Desired {
             family,
-            chains: vec![FORWARD_CHAIN.to_owned(), config.admin_chain.clone()],
             jumps: jumps(&config.admin_chain),
             addresses: of(family).flat_map(address_rules).collect(),
             policy: bridge.map_or_else(Vec::new, |bridge| isolation(config.policy, bridge)),
@@ -62,41 +59,33 @@ pub(crate) fn desired(config: &Config, result: &CniResult) -> Result<Vec<Desired
 /// What is left to the packet filter where another backend has the addresses.
 pub(crate) fn policy_only(desired: Vec<Desired>) -> Vec<Desired> {
     let policies = desired.into_iter().filter(|family| !family.policy.is_empty());
-    policies
-        .map(|Desired { family, policy, .. }| Desired {
-            family,
-            chains: Vec::new(),
-            jumps: Vec::new(),
-            addresses: Vec::new(),
-            policy,
-        })
-        .collect()
+    policies.map(|family| Desired { jumps: Vec::new(), addresses: Vec::new(), ..family }).collect()
 }
 
 impl Desired {
     /// The changes that make it true, in the reference's order: isolation ends up above everything else.
     pub(crate) fn install(&self, batch: &mut Batch) {
         self.install_accepts(batch);
-        if self.policy.is_empty() {
-            return;
-        }
-        let mut changes = batch.xt(self.family, Table::Filter).ensure_chain(STAGE_1).ensure_chain(STAGE_2);
-        for placed in &self.policy {
-            changes = changes.ensure_rule(placed.chain, placed.rule.clone(), placed.at);
-        }
+        self.place(&self.policy, batch);
     }
 
     /// The same without the ingress policy.
     pub(crate) fn install_accepts(&self, batch: &mut Batch) {
+        self.place(&self.jumps, batch);
         let mut changes = batch.xt(self.family, Table::Filter);
-        for chain in &self.chains {
-            changes = changes.ensure_chain(chain);
-        }
-        for placed in &self.jumps {
-            changes = changes.ensure_rule(placed.chain, placed.rule.clone(), placed.at);
-        }
         for rule in &self.addresses {
             changes = changes.ensure_rule(FORWARD_CHAIN, rule.clone(), Position::Tail);
+        }
+    }
+
+    /// Rules after the chains that they lead to.
+    fn place(&self, rules: &[Placed], batch: &mut Batch) {
+        let mut changes = batch.xt(self.family, Table::Filter);
+        for chain in rules.iter().filter_map(|placed| placed.rule.target.jump()) {
+            changes = changes.ensure_chain(chain);
+        }
+        for placed in rules {
+            changes = changes.ensure_rule(placed.chain, placed.rule.clone(), placed.at);
         }
     }
 }

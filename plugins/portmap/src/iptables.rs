@@ -68,7 +68,7 @@ impl Layout {
         let mut changes = batch.xt(self.family, Table::Nat);
         for placed in &self.shared {
             // A chain appears before the first rule that is in it or leads to it.
-            for chain in [Some(placed.chain.as_str()), jump(&placed.rule)].into_iter().flatten() {
+            for chain in [Some(placed.chain.as_str()), placed.rule.target.jump()].into_iter().flatten() {
                 if !BUILT_IN.contains(&chain) {
                     changes = changes.ensure_chain(chain);
                 }
@@ -275,11 +275,6 @@ fn subject(rule: &Rule) -> Subject {
 
 fn placed(chain: &str, matches: Vec<Match>, target: Target) -> Placed {
     Placed { chain: chain.to_owned(), rule: Rule::new(matches, target), at: Position::Tail }
-}
-
-/// The chain that a rule leads to.
-pub(crate) fn jump(rule: &Rule) -> Option<&str> {
-    if let Target::Jump(chain) = &rule.target { Some(chain) } else { None }
 }
 
 /// The chain through which packets to local addresses go.

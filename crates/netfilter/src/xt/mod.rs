@@ -365,7 +365,8 @@ impl Rule {
 }
 
 impl Target {
-    pub(crate) fn jump(&self) -> Option<&str> {
+    /// The chain that it leads to.
+    pub fn jump(&self) -> Option<&str> {
         if let Self::Jump(chain) = self { Some(chain) } else { None }
     }
 }

@@ -134,7 +134,10 @@ fn chains_come_before_the_rules_that_need_them() {
             cnibox_netfilter::Op::EnsureChain(chain) => known.push(chain.name.clone()),
             cnibox_netfilter::Op::EnsureRule { chain, rule, .. } => {
                 assert!(known.contains(chain), "{chain}");
-                assert!(jump(rule).is_none_or(|to| known.iter().any(|chain| chain == to)), "{rule:?}");
+                assert!(
+                    rule.target.jump().is_none_or(|to| known.iter().any(|chain| chain == to)),
+                    "{rule:?}"
+                );
             }
             other => panic!("{other:?}"),
         }
