@@ -97,16 +97,15 @@ impl Plugin for Bandwidth {
 
 fn check_tbf(sys: &mut Sys<'_>, index: u32, wanted: Tbf) -> Result<(), Failure> {
     let found = sys.host()?.qdisc_root_tbf(index)?.ok_or(BandwidthError::NoQdisc)?;
-    let drift = if found.rate != wanted.rate {
-        "Rate"
-    } else if found.limit != wanted.limit {
-        "Limit"
-    } else if found.buffer != wanted.buffer {
-        "Buffer"
-    } else {
-        return Ok(());
-    };
-    Err(BandwidthError::Mismatch(drift).into())
+    let agree = [
+        ("Rate", found.rate == wanted.rate),
+        ("Limit", found.limit == wanted.limit),
+        ("Buffer", found.buffer == wanted.buffer),
+    ];
+    match agree.into_iter().find(|(_, agrees)| !agrees) {
+        Some((what, _)) => Err(BandwidthError::Mismatch(what).into()),
+        None => Ok(()),
+    }
 }
 
 /// The host's end of the container's pair, which must be among prevResult's interfaces. Opens the namespace.

@@ -11,7 +11,7 @@ use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, UndoStep};
 use thiserror::Error as ThisError;
 
 use crate::config::{Config, ConfigError};
-use crate::lock::NetnsLock;
+use crate::lock::lock;
 use crate::plan::{self, Address, FIRST_TABLE};
 
 /// What the kernel refused.
@@ -54,7 +54,7 @@ pub(crate) fn add(
     }
     let addresses = plan::addresses(previous, ifname, config);
     sys.open_pod(&args.netns)?;
-    let _lock = NetnsLock::take(args.netns.as_str())?;
+    let _lock = lock(args.netns.as_str())?;
     Txn::run(sys, |tx| match config.table {
         Some(table) => {
             addresses.iter().try_for_each(|address| rule(tx, address, table, ApplyError::SharedRule))
@@ -77,10 +77,14 @@ fn tables(tx: &mut Txn<'_, '_>, config: &Config, ifname: &str, addresses: &[Addr
     }
     for route in &routes {
         let subnet = addresses.iter().find(|address| address.is_subnet_route(route));
-        match subnet.filter(|_| config.source_hints) {
-            Some(address) => hint(tx, route, address.ip)?,
-            None => delete(tx, route)?,
-        }
+        tx.step(Undo::Route { place: Place::Pod, route: Box::new(route.clone()) }, |sys| {
+            let rtnl = sys.rtnl(Place::Pod)?;
+            match subnet.filter(|_| config.source_hints) {
+                Some(address) => rtnl.route_set_src(route, address.ip).map_err(ApplyError::Hint)?,
+                None => rtnl.route_del_exact(route).map_err(ApplyError::Delete)?,
+            }
+            Ok::<_, Failure>(())
+        })?;
     }
     Ok(())
 }
@@ -131,20 +135,6 @@ fn fill(
             rtnl.route_copy(route, table).map_err(ApplyError::Copy)?;
         }
         Ok::<_, Failure>(())
-    })
-}
-
-fn delete(tx: &mut Txn<'_, '_>, route: &Route) -> Result<(), Failure> {
-    tx.step(Undo::Route { place: Place::Pod, route: Box::new(route.clone()) }, |sys| {
-        sys.rtnl(Place::Pod)?.route_del_exact(route).map_err(|error| Failure::from(ApplyError::Delete(error)))
-    })
-}
-
-fn hint(tx: &mut Txn<'_, '_>, route: &Route, src: IpAddr) -> Result<(), Failure> {
-    tx.step(Undo::Route { place: Place::Pod, route: Box::new(route.clone()) }, |sys| {
-        sys.rtnl(Place::Pod)?
-            .route_set_src(route, src)
-            .map_err(|error| Failure::from(ApplyError::Hint(error)))
     })
 }
 

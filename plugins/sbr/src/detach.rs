@@ -9,7 +9,7 @@ use cnibox_sys::{Coded, Failure, Place, Sys};
 use thiserror::Error as ThisError;
 
 use crate::config::Config;
-use crate::lock::NetnsLock;
+use crate::lock::lock_if_free;
 use crate::plan::{self, FIRST_TABLE};
 
 /// What the kernel refused.
@@ -34,7 +34,7 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     if sys.open_pod_if_present(netns)?.is_none() {
         return Ok(());
     }
-    let _lock = NetnsLock::take_if_free(netns.as_str())?;
+    let _lock = lock_if_free(netns.as_str())?;
     let ifname = args.attachment.ifname.as_str();
     let (link, mut sources) = interface(sys, ifname)?;
     let rtnl = sys.rtnl(Place::Pod)?;

@@ -11,12 +11,6 @@ use cnibox_spec::Code;
 use cnibox_sys::{Coded, lock_within};
 use thiserror::Error;
 
-/// The lock, held until it is dropped: closing the file gives it back.
-#[derive(Debug)]
-pub(crate) struct NetnsLock {
-    _held: File,
-}
-
 /// Why the namespace could not be locked.
 #[derive(Debug, Error)]
 pub(crate) enum LockError {
@@ -35,27 +29,23 @@ impl Coded for LockError {
     }
 }
 
-impl NetnsLock {
-    /// Waits for the lock of the namespace at `path`.
-    ///
-    /// # Errors
-    /// The file cannot be opened or locked, or another process has the lock.
-    pub(crate) fn take(path: &str) -> Result<Self, LockError> {
-        Self::within(path, PATIENCE)?.ok_or_else(|| LockError::Busy { path: path.to_owned() })
-    }
+/// Waits for the lock of the namespace at `path`. Closing the file gives it back.
+///
+/// # Errors
+/// The file cannot be opened or locked, or another process has the lock.
+pub(crate) fn lock(path: &str) -> Result<File, LockError> {
+    within(path, PATIENCE)?.ok_or_else(|| LockError::Busy { path: path.to_owned() })
+}
 
-    /// The same for DEL, which the container must not keep from working: `None` if it tries. No other call chooses a table
-    /// by what DEL does.
-    pub(crate) fn take_if_free(path: &str) -> Result<Option<Self>, LockError> {
-        Self::within(path, SHORT_PATIENCE)
-    }
+/// The same for DEL, which the container must not keep from working: `None` if it tries. No other call chooses a table by
+/// what DEL does.
+pub(crate) fn lock_if_free(path: &str) -> Result<Option<File>, LockError> {
+    within(path, SHORT_PATIENCE)
+}
 
-    fn within(path: &str, patience: Duration) -> Result<Option<Self>, LockError> {
-        let failed = |source| LockError::Refused { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
-        let held = lock_within(file, patience).map_err(failed)?;
-        Ok(held.map(|held| Self { _held: held }))
-    }
+fn within(path: &str, patience: Duration) -> Result<Option<File>, LockError> {
+    let failed = |source| LockError::Refused { path: path.to_owned(), source };
+    lock_within(File::open(path).map_err(failed)?, patience).map_err(failed)
 }
 
 /// Far longer than a call holds it.
