@@ -6,13 +6,14 @@ use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, Plugin, Request};
 use cnibox_netfilter::xt::{Rule, Table};
-use cnibox_netfilter::{Batch, RuleInfo, TableRef, conntrack};
+use cnibox_netfilter::{Batch, TableRef, conntrack};
 use cnibox_netns::sysctl;
 use cnibox_spec::Attachment;
 use cnibox_sys::{Failure, Ledger, Record, Sys, Txn, Undo};
 
 use crate::config::{Config, Marking};
 use crate::error::PortmapError;
+use crate::iptables::Layout;
 use crate::others::beside;
 use crate::owner::Owner;
 use crate::plan::{Desired, Rules};
@@ -46,11 +47,7 @@ pub(crate) fn install(
 }
 
 /// A foreign chain that marks must be there already; the kernel's own answer would not name it.
-fn require_mark_chain(
-    config: &Config,
-    layouts: &[iptables::Layout],
-    sys: &mut Sys<'_>,
-) -> Result<(), Failure> {
+fn require_mark_chain(config: &Config, layouts: &[Layout], sys: &mut Sys<'_>) -> Result<(), Failure> {
     let Marking::Chain(chain) = &config.marking else { return Ok(()) };
     for layout in layouts.iter().filter(|layout| config.snat && !layout.own.is_empty()) {
         let table = TableRef::Xt(layout.family, Table::Nat);
@@ -64,7 +61,7 @@ fn require_mark_chain(
 fn install_iptables(
     sys: &mut Sys<'_>,
     desired: &Desired,
-    layouts: &[iptables::Layout],
+    layouts: &[Layout],
     AddArgs { attachment, netns }: &AddArgs,
 ) -> Result<(), Failure> {
     let known = noted(attachment);
@@ -72,12 +69,12 @@ fn install_iptables(
         |record: &Record| record.attachment.network == attachment.network && record.attachment != *attachment;
     let (mut batch, mut undo) = (Batch::new(), Batch::new());
     for layout in layouts {
-        let leftovers = Leftovers::read(layout, sys).map_err(PortmapError::Iptables)?;
+        let has_chain = plan_undo(layout, &desired.owner, &mut undo, sys).map_err(PortmapError::Iptables)?;
         // All interfaces of a container on a network share the chain, where the first one keeps the port.
-        if leftovers.rules.is_some() && !known.iter().any(is_neighbour) {
-            leftovers.clear(layout, &beside(attachment, Some(netns), sys), &mut batch);
+        if has_chain && !known.iter().any(is_neighbour) {
+            let beside = beside(attachment, Some(netns), sys);
+            clear(layout, &beside, &mut batch, sys).map_err(PortmapError::Iptables)?;
         }
-        leftovers.undo(layout, &desired.owner, &mut undo);
     }
     batch.extend(desired.install());
     Txn::run(sys, |tx| {
@@ -91,54 +88,43 @@ fn install_iptables(
     })
 }
 
-/// What the container has already: of an ADD that was cut off, or of another interface on the network.
-struct Leftovers {
-    /// Its chain; `None` if it has none, and nothing leads to it then.
-    rules: Option<Vec<RuleInfo>>,
-    entries: Vec<RuleInfo>,
+/// Has `undo` take back what is not there before. Answers whether the container has its chain already: of an ADD that was
+/// cut off, or of another interface on the network.
+fn plan_undo(
+    layout: &Layout,
+    owner: &Owner,
+    undo: &mut Batch,
+    sys: &mut Sys<'_>,
+) -> cnibox_netfilter::Result<bool> {
+    let engine = sys.engine()?;
+    if !engine.chain_exists(&TableRef::Xt(layout.family, Table::Nat), &layout.chain)? {
+        // Nothing leads to it then.
+        undo.extend(iptables::remove(owner, layout.family));
+        return Ok(false);
+    }
+    for (chain, rules) in [(layout.chain.as_str(), &layout.own), (iptables::TOP, &layout.entries)] {
+        for rule in engine.missing(layout.family, Table::Nat, chain, rules)? {
+            undo.xt(layout.family, Table::Nat).delete_rule(chain, rule.clone());
+        }
+    }
+    Ok(true)
 }
 
-impl Leftovers {
-    fn read(layout: &iptables::Layout, sys: &mut Sys<'_>) -> cnibox_netfilter::Result<Self> {
-        let table = TableRef::Xt(layout.family, Table::Nat);
-        let engine = sys.engine()?;
-        if !engine.chain_exists(&table, &layout.chain)? {
-            return Ok(Self { rules: None, entries: Vec::new() });
-        }
-        let rules = engine.rules(&table, &layout.chain)?;
-        Ok(Self { rules: Some(rules), entries: engine.rules(&table, iptables::TOP)? })
-    }
-
-    /// Removes rules for our ports that would win over ours, and lead to none of the addresses `beside`.
-    fn clear(&self, layout: &iptables::Layout, beside: &HashSet<IpAddr>, batch: &mut Batch) {
-        let contradicts = layout.contradictions();
-        let is_free =
-            |rule: &Rule| !iptables::leads_to(rule).is_some_and(|address| beside.contains(&address));
-        let contradicting =
-            |info: &&RuleInfo| info.xt.as_ref().is_some_and(|rule| contradicts(rule) && is_free(rule));
-        for info in self.rules.iter().flatten().filter(contradicting) {
-            batch.xt(layout.family, Table::Nat).delete_found(&layout.chain, info.id.clone());
+/// Removes rules for our ports that would win over ours, and lead to none of the addresses `beside`.
+fn clear(
+    layout: &Layout,
+    beside: &HashSet<IpAddr>,
+    batch: &mut Batch,
+    sys: &mut Sys<'_>,
+) -> cnibox_netfilter::Result<()> {
+    let contradicts = layout.contradictions();
+    let is_free = |rule: &Rule| !iptables::leads_to(rule).is_some_and(|address| beside.contains(&address));
+    for info in sys.engine()?.rules(&TableRef::Xt(layout.family, Table::Nat), &layout.chain)? {
+        if info.xt.is_some_and(|rule| contradicts(&rule) && is_free(&rule)) {
+            batch.xt(layout.family, Table::Nat).delete_found(&layout.chain, info.id);
         }
     }
-
-    /// Takes back what was not there before.
-    fn undo(&self, layout: &iptables::Layout, owner: &Owner, undo: &mut Batch) {
-        let Some(rules) = &self.rules else { return undo.extend(iptables::remove(owner, layout.family)) };
-        let mut changes = undo.xt(layout.family, Table::Nat);
-        for rule in missing(&layout.own, rules) {
-            changes = changes.delete_rule(&layout.chain, rule.clone());
-        }
-        for rule in missing(&layout.entries, &self.entries) {
-            changes = changes.delete_rule(iptables::TOP, rule.clone());
-        }
-    }
-}
-
-/// Those of `rules` that are not among the listed ones.
-fn missing<'r>(rules: &'r [Rule], among: &[RuleInfo]) -> impl Iterator<Item = &'r Rule> {
-    let there: HashSet<&Rule> = among.iter().filter_map(|info| info.xt.as_ref()).collect();
-    let missing: Vec<_> = rules.iter().filter(|rule| !there.contains(&rule.canonical())).collect();
-    missing.into_iter()
+    Ok(())
 }
 
 fn install_nftables(

@@ -371,3 +371,24 @@ fn a_later_failure_takes_the_rules_back() {
         });
     }
 }
+
+#[test]
+fn a_later_failure_leaves_another_interface_its_entries() {
+    sandbox(|net| {
+        prepare(net);
+        let of = |address: &str, ifname: &str| {
+            let mut conf = conf("iptables", "mynet", &[address]);
+            conf["prevResult"]["interfaces"][0]["name"] = json!(ifname);
+            // Which only the tool can read.
+            conf["conditionsV4"] = json!(["-m", "addrtype", "--src-type", "UNICAST"]);
+            conf
+        };
+        call(net, "ADD", "one", &of("10.22.0.2/16", "eth0")).run().success();
+        net.run("sh", &["-c", "echo 0 > /proc/sys/net/ipv4/conf/br0/route_localnet"]);
+        net.run("sh", &["-c", "mount -o bind,ro /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys"]);
+        let before = net.snapshot();
+        let second = call(net, "ADD", "one", &of("10.22.0.3/16", "eth1")).env("CNI_IFNAME", "eth1");
+        second.run().failure();
+        before.assert_same(&net.snapshot());
+    });
+}
