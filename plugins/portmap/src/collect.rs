@@ -17,7 +17,7 @@ use crate::apply::is_iptables_only;
 use crate::detach::FAMILIES;
 use crate::error::PortmapError;
 use crate::others::Known;
-use crate::owner::{DNAT_PREFIX, Owner, nft_comment, xt_comment_start};
+use crate::owner::{DNAT_PREFIX, Owner, xt_comment_start};
 use crate::{Portmap, detach, iptables, nftables};
 
 /// Removes what belongs to containers of `network` that are not in `valid`.
@@ -94,12 +94,13 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     let attachment = &record.attachment;
-    let comment = nft_comment(attachment.container.as_str());
-    let mut led = BTreeSet::new();
+    let comment = Owner::of(attachment).nft_comment();
+    let mut own = Vec::new();
     for family in FAMILIES {
-        let own = own_ports(&comment, family, sys)?;
-        led.extend(own.iter().filter_map(|rule| nftables::leads_to(rule.nft.as_ref()?)));
+        own.push((family, own_ports(&comment, family, sys)?));
     }
+    let leads_to = |rule: &RuleInfo| nftables::leads_to(rule.nft.as_ref()?);
+    let led = own.iter().flat_map(|(_, rules)| rules).filter_map(leads_to).collect();
     let in_use = sys.in_use_among(&led, Some(attachment))?;
     let others = detach::native_others(&Known::of_gone(attachment, in_use), sys);
     if others.are_the_same() {
@@ -108,13 +109,9 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
     if others.are_noted {
         return Failure::combine(detach::from_nftables(&comment, &others, sys));
     }
-    for family in FAMILIES {
-        let mut rules = own_ports(&comment, family, sys)?;
-        rules.retain(|rule| {
-            let led = rule.nft.as_ref().and_then(nftables::leads_to);
-            !led.is_some_and(|address| others.have(address))
-        });
-        if rules.len() > nftables::noted(record.notes(Portmap::NAME), family) {
+    let is_free = |rule: &&RuleInfo| !leads_to(rule).is_some_and(|address| others.have(address));
+    for (family, rules) in &own {
+        if rules.iter().filter(is_free).count() > nftables::noted(record.notes(Portmap::NAME), *family) {
             return Ok(());
         }
     }

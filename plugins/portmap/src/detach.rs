@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use cnibox_harness::{DelArgs, Request};
 use cnibox_netfilter::conntrack::{self, Flow};
-use cnibox_netfilter::xt::{Match, Protocol, Table};
+use cnibox_netfilter::xt::{Protocol, Table};
 use cnibox_netfilter::{Batch, Error, Family, RuleInfo, TableRef, if_any};
 use cnibox_sys::{Backend, Failure, Ledger, Sys};
 
@@ -45,12 +45,14 @@ fn from_iptables(known: &Known, config: &Config, sys: &mut Sys<'_>, flows: &mut 
     let mut failures = Vec::new();
     let mut unusable = Vec::new();
     for family in FAMILIES {
-        let removed = remove_family(known, family, sys);
+        let removed = remove_family(known, family, sys).map_err(|source| (source, probe(family, sys)));
         match removed {
             Ok(found) => flows.extend(found),
-            Err(_) if is_missing(family, sys) => {}
-            Err(source) if is_unreadable(family, sys) => unusable.push(source),
-            Err(source) => failures.push(PortmapError::Teardown { family: name(family), source }.into()),
+            Err((_, Err(Error::ToolMissing { .. }))) => {}
+            Err((source, Err(_))) => unusable.push(source),
+            Err((source, Ok(_))) => {
+                failures.push(PortmapError::Teardown { family: name(family), source }.into())
+            }
         }
     }
     let mut unusable = unusable.into_iter();
@@ -159,14 +161,8 @@ fn native_families(sys: &mut Sys<'_>) -> Result<Vec<Family>, Error> {
 fn flow_of(info: &RuleInfo, family: Family, others: &Others) -> Option<Flow> {
     let rule = info.xt.as_ref()?;
     let to = iptables::leads_to(rule).filter(|address| !others.have(*address))?;
-    let port = rule.matches.iter().find_map(|condition| {
-        if let Match::DestinationPort { protocol: Protocol::Udp, port } = condition {
-            Some(*port)
-        } else {
-            None
-        }
-    })?;
-    let address = info.destination.map(|net| net.ip());
+    let (Some((Protocol::Udp, port)), net) = iptables::subject(rule) else { return None };
+    let address = net.map(|net| net.ip());
     Some(Flow { family, protocol: Protocol::Udp, port, address, answered_by: Some(to) })
 }
 
@@ -183,14 +179,6 @@ fn native_flows(known: &Known, config: &Config, sys: &mut Sys<'_>) -> Vec<Flow> 
         own.map(|address| Flow { answered_by: Some(address), ..*flow }).collect::<Vec<_>>()
     };
     flows.iter().flat_map(answered).collect()
-}
-
-fn is_missing(family: Family, sys: &mut Sys<'_>) -> bool {
-    matches!(probe(family, sys), Err(Error::ToolMissing { .. }))
-}
-
-fn is_unreadable(family: Family, sys: &mut Sys<'_>) -> bool {
-    probe(family, sys).is_err()
 }
 
 fn probe(family: Family, sys: &mut Sys<'_>) -> Result<bool, Error> {

@@ -35,22 +35,15 @@ pub(crate) enum PortmapError {
 impl Coded for PortmapError {
     fn code(&self) -> Code {
         match self {
-            Self::Iptables(error) | Self::Nftables(error) | Self::NftTeardown(error)
-                if error.is_transient() =>
-            {
-                Code::TRY_AGAIN_LATER
-            }
-            Self::Teardown { source, .. } if source.is_transient() => Code::TRY_AGAIN_LATER,
+            Self::Iptables(error)
+            | Self::Nftables(error)
+            | Self::NftTeardown(error)
+            | Self::Teardown { source: error, .. } => error.code(),
             Self::MarkChain(_) => Code::INVALID_CONFIG,
             Self::NotAvailable(_) => Code::PLUGIN_NOT_AVAILABLE,
-            Self::Iptables(_)
-            | Self::Nftables(_)
-            | Self::RouteLocalnet(_)
-            | Self::Teardown { .. }
-            | Self::Unusable(..)
-            | Self::NftTeardown(_)
-            | Self::Drift { .. }
-            | Self::MissingNative(_) => Code::INTERNAL,
+            Self::RouteLocalnet(_) | Self::Unusable(..) | Self::Drift { .. } | Self::MissingNative(_) => {
+                Code::INTERNAL
+            }
         }
     }
 }

@@ -254,10 +254,10 @@ fn entries(config: &Config, owner: &Owner, family: Family) -> Vec<Rule> {
 }
 
 /// A port and the host's address.
-type Subject = (Option<(Protocol, u16)>, Option<IpNetwork>);
+pub(crate) type Subject = (Option<(Protocol, u16)>, Option<IpNetwork>);
 
 /// What a rule of a container's chain is about, without its source.
-fn subject(rule: &Rule) -> Subject {
+pub(crate) fn subject(rule: &Rule) -> Subject {
     let mut subject = (None, None);
     for condition in &rule.matches {
         if let Match::DestinationPort { protocol, port } = condition {

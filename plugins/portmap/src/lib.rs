@@ -18,7 +18,7 @@ mod owner;
 mod plan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_netfilter::{Family, TableRef, xt};
+use cnibox_netfilter::{Engine, Family, TableRef, xt};
 use cnibox_spec::{CniResult, Verb};
 use cnibox_sys::{Backend, Failure, Sys};
 
@@ -75,29 +75,13 @@ impl Plugin for Portmap {
     /// Questions to the packet filter, which asks for the privilege and the parts of the kernel that ADD needs.
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         sys.require_net_admin()?;
-        let backends = match request.config.backend {
-            Some(backend) => vec![backend],
-            None => vec![Backend::Iptables, Backend::Nftables],
+        let (config, engine) = (&request.config, sys.engine()?);
+        let usable = match config.backend {
+            Some(backend) => usable(config, backend, engine),
+            None => usable(config, Backend::Iptables, engine)
+                .or_else(|_| usable(config, Backend::Nftables, engine)),
         };
-        let mut refusal = None;
-        for backend in backends {
-            let (table, chain) = match backend {
-                Backend::Iptables => (TableRef::Xt(Family::Ipv4, xt::Table::Nat), iptables::TOP),
-                Backend::Nftables => (nftables::table_ref(Family::Ipv4), nftables::PORTS),
-            };
-            let usable = sys.engine()?.chain_exists(&table, chain).map(drop);
-            let usable = usable.and_then(|()| match backend {
-                Backend::Iptables => {
-                    sys.engine()?.require(&plan::sample(&request.config), "forward ports in iptables' tables")
-                }
-                Backend::Nftables => Ok(()),
-            });
-            match usable {
-                Ok(()) => return Ok(()),
-                Err(error) => refusal = Some(error),
-            }
-        }
-        refusal.map_or(Ok(()), |error| Err(PortmapError::NotAvailable(error).into()))
+        Ok(usable.map_err(PortmapError::NotAvailable)?)
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -124,6 +108,19 @@ fn desired(
 fn desired_with(request: &Request<'_, Config, AddArgs>, backend: Backend) -> Desired {
     let attachment = &request.args.attachment;
     Desired::new(&request.config, backend, Owner::of(attachment), attachment.ifname.as_str())
+}
+
+/// Whether ADD could write the backend's rules.
+fn usable(config: &Config, backend: Backend, engine: &mut Engine) -> cnibox_netfilter::Result<()> {
+    match backend {
+        Backend::Iptables => {
+            engine.chain_exists(&TableRef::Xt(Family::Ipv4, xt::Table::Nat), iptables::TOP)?;
+            engine.require(&plan::sample(config), "forward ports in iptables' tables")
+        }
+        Backend::Nftables => {
+            engine.chain_exists(&nftables::table_ref(Family::Ipv4), nftables::PORTS).map(drop)
+        }
+    }
 }
 
 /// The reference says for ADD and DEL where it failed.

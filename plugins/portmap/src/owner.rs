@@ -43,22 +43,18 @@ impl Owner {
     /// The comment of native rules: the container's ID alone. One that is too long for `nft` is there by its beginning
     /// and its hash.
     pub(crate) fn nft_comment(&self) -> String {
-        nft_comment(&self.container)
+        let container = &self.container;
+        if container.len() <= NFT_COMMENT_LIMIT {
+            return container.clone();
+        }
+        let start = container.get(..NFT_COMMENT_LIMIT - LONG_HASH_DIGITS).unwrap_or_default();
+        format!("{start}{}", sha512_prefix(&[container], LONG_HASH_DIGITS))
     }
 }
 
 /// How the comments of all entry rules of a network begin. Names are plain, so nothing needs quoting.
 pub(crate) fn xt_comment_start(network: &str) -> String {
     format!("dnat name: \"{network}\" id: \"")
-}
-
-/// The native comment of a container.
-pub(crate) fn nft_comment(container: &str) -> String {
-    if container.len() <= NFT_COMMENT_LIMIT {
-        return container.to_owned();
-    }
-    let start = container.get(..NFT_COMMENT_LIMIT - LONG_HASH_DIGITS).unwrap_or_default();
-    format!("{start}{}", sha512_prefix(&[container], LONG_HASH_DIGITS))
 }
 
 /// How every container's own chain begins.
@@ -99,9 +95,9 @@ mod tests {
 
     #[test]
     fn a_native_comment_is_the_id_as_long_as_it_fits() {
-        let exact = "b".repeat(128);
-        assert_eq!(nft_comment(&exact), exact);
-        let (one, other) = (nft_comment(&"b".repeat(129)), nft_comment(&"b".repeat(130)));
+        let comment = |digits| owner("mynet", &"b".repeat(digits)).nft_comment();
+        assert_eq!(comment(128), "b".repeat(128));
+        let (one, other) = (comment(129), comment(130));
         assert!(one.len() == 128 && other.len() == 128 && one != other);
     }
 }
