@@ -4,37 +4,15 @@
 //! The configured addresses and those of `CNI_ARGS` count together; `args.cni.ips` replaces both, and
 //! `runtimeConfig.ips` replaces everything. What replaces has no gateways.
 
-use std::net::IpAddr;
-
 use cnibox_harness::Input;
 use cnibox_spec::{
-    CniVersion, Code, Dns, Json, NetAddr, Route, VersionNumber, decode, load_args, parse_cidr, parse_ip, unmapped,
+    CniResult, CniVersion, Code, Dns, IpConfig, Json, NetAddr, Route, VersionNumber, decode, load_args,
+    parse_cidr, parse_ip, unmapped,
 };
 use cnibox_sys::{Coded, Failure};
-use ipnetwork::IpNetwork;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thiserror::Error;
-
-/// A checked configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Config {
-    /// The addresses, in order.
-    pub(crate) addresses: Vec<Wanted>,
-    /// Passed on into the result.
-    pub(crate) routes: Vec<Route>,
-    /// Passed on into the result.
-    pub(crate) dns: Dns,
-}
-
-/// An address to give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// Address and prefix length; the host part is kept.
-    pub(crate) address: IpNetwork,
-    /// The subnet's gateway.
-    pub(crate) gateway: Option<IpAddr>,
-}
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]
@@ -119,51 +97,50 @@ struct IpsShape {
     ips: Vec<String>,
 }
 
-impl Config {
-    /// Checks the configuration together with the value of `CNI_ARGS`.
-    ///
-    /// # Errors
-    /// What is wrong with it; sources are looked at in the order of their precedence, the weakest first.
-    pub(crate) fn new(input: &Input<'_>, args: &str) -> Result<Self, Failure> {
-        Self::parse(&input.conf.json, &input.conf.version_text, args)
-    }
-
-    fn parse(json: &Json, version: &str, args: &str) -> Result<Self, Failure> {
-        let shape: Shape = decode(json)?;
-        let ipam = shape.ipam.ok_or(ConfigError::NoIpam)?;
-        let from_args = from_args(args)?;
-        // A weaker source is still checked by the reference, except for the configured addresses.
-        let replaced = [&shape.args.cni.ips, &shape.runtime.ips].map(|ips| from_runtime(ips));
-        let [from_conf, from_runtime] = replaced;
-        let (from_conf, from_runtime) = (from_conf?, from_runtime?);
-        let addresses = match (from_runtime.is_empty(), from_conf.is_empty()) {
-            (false, _) => from_runtime,
-            (true, false) => from_conf,
-            (true, true) => configured(&ipam.addresses.0)?.into_iter().chain(from_args).collect(),
-        };
-        check_version(version, &addresses)?;
-        Ok(Self { addresses, routes: ipam.routes.0, dns: ipam.dns })
-    }
+/// Checks the configuration together with the value of `CNI_ARGS`, and answers with what ADD gives.
+///
+/// # Errors
+/// What is wrong with it; sources are looked at in the order of their precedence, the weakest first.
+pub(crate) fn load(input: &Input<'_>, args: &str) -> Result<CniResult, Failure> {
+    parse(&input.conf.json, &input.conf.version_text, args)
 }
 
-fn configured(shapes: &[AddressShape]) -> Result<Vec<Wanted>, ConfigError> {
-    let wanted = |shape: &AddressShape| match parse_cidr(&shape.address).map(unmapped) {
-        Ok(address) => Ok(Wanted { address, gateway: shape.gateway.0 }),
-        Err(_) => Err(ConfigError::Address(shape.address.clone())),
+fn parse(json: &Json, version: &str, args: &str) -> Result<CniResult, Failure> {
+    let shape: Shape = decode(json)?;
+    let ipam = shape.ipam.ok_or(ConfigError::NoIpam)?;
+    let from_args = from_args(args)?;
+    // A weaker source is still checked by the reference, except for the configured addresses.
+    let from_conf = from_runtime(&shape.args.cni.ips)?;
+    let from_runtime = from_runtime(&shape.runtime.ips)?;
+    let ips = match (from_runtime.is_empty(), from_conf.is_empty()) {
+        (false, _) => from_runtime,
+        (true, false) => from_conf,
+        (true, true) => configured(&ipam.addresses.0)?.into_iter().chain(from_args).collect(),
     };
-    shapes.iter().map(wanted).collect()
+    check_version(version, &ips)?;
+    Ok(CniResult { ips, routes: ipam.routes.0, dns: ipam.dns, ..CniResult::default() })
 }
 
-fn from_runtime(ips: &[String]) -> Result<Vec<Wanted>, ConfigError> {
-    let wanted = |text: &String| match parse_cidr(text).map(unmapped) {
-        Ok(address) => Ok(Wanted { address, gateway: None }),
-        Err(_) => Err(ConfigError::RuntimeAddress(text.clone())),
+/// An address with its prefix length, whose host part is kept; without a gateway.
+fn wanted(text: &str, refused: fn(String) -> ConfigError) -> Result<IpConfig, ConfigError> {
+    let address = parse_cidr(text).map(unmapped).map_err(|_| refused(text.to_owned()))?;
+    Ok(IpConfig { interface: None, address, gateway: None })
+}
+
+fn configured(shapes: &[AddressShape]) -> Result<Vec<IpConfig>, ConfigError> {
+    let with_gateway = |shape: &AddressShape| {
+        let address = wanted(&shape.address, ConfigError::Address)?;
+        Ok(IpConfig { gateway: shape.gateway.0, ..address })
     };
-    ips.iter().map(wanted).collect()
+    shapes.iter().map(with_gateway).collect()
+}
+
+fn from_runtime(ips: &[String]) -> Result<Vec<IpConfig>, ConfigError> {
+    ips.iter().map(|text| wanted(text, ConfigError::RuntimeAddress)).collect()
 }
 
 /// `IP` and `GATEWAY`: lists with commas. A gateway belongs to every address of `IP` whose subnet it is in.
-fn from_args(args: &str) -> Result<Vec<Wanted>, Failure> {
+fn from_args(args: &str) -> Result<Vec<IpConfig>, Failure> {
     let (mut ips, mut gateways) = (String::new(), String::new());
     load_args(args, |key, value| {
         let list = match key {
@@ -174,13 +151,8 @@ fn from_args(args: &str) -> Result<Vec<Wanted>, Failure> {
         value.clone_into(list);
         Some(Ok(()))
     })?;
-    let mut addresses = Vec::new();
-    for item in items(&ips) {
-        let text = item.trim();
-        let address =
-            parse_cidr(text).map(unmapped).map_err(|_| ConfigError::ArgsAddress(text.to_owned()))?;
-        addresses.push(Wanted { address, gateway: None });
-    }
+    let address = |item: &str| wanted(item.trim(), ConfigError::ArgsAddress);
+    let mut addresses = items(&ips).map(address).collect::<Result<Vec<_>, _>>()?;
     for item in items(&gateways) {
         let gateway = parse_ip(item.trim()).map_err(|_| ConfigError::Gateway(item.to_owned()))?;
         for wanted in addresses.iter_mut().filter(|wanted| wanted.address.contains(gateway)) {
@@ -196,7 +168,7 @@ fn items(list: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Results before 0.3.0 have room for one address of each family.
-fn check_version(version: &str, addresses: &[Wanted]) -> Result<(), ConfigError> {
+fn check_version(version: &str, addresses: &[IpConfig]) -> Result<(), ConfigError> {
     let of_family = |v4: bool| addresses.iter().filter(|wanted| wanted.address.is_ipv4() == v4).count();
     let old =
         VersionNumber::parse(version).is_ok_and(|number| number < VersionNumber::of(CniVersion::V0_3_0));
@@ -212,12 +184,12 @@ mod tests {
 
     fn load(ipam: &str, rest: &str, args: &str) -> Result<Vec<String>, String> {
         let json = format!(r#"{{"cniVersion":"1.0.0","name":"n","ipam":{ipam}{rest}}}"#);
-        let config = Config::parse(&Json::parse(json.as_bytes()).unwrap(), "1.0.0", args);
-        let text = |wanted: &Wanted| match wanted.gateway {
+        let config = parse(&Json::parse(json.as_bytes()).unwrap(), "1.0.0", args);
+        let text = |wanted: &IpConfig| match wanted.gateway {
             Some(gateway) => format!("{} {gateway}", wanted.address),
             None => wanted.address.to_string(),
         };
-        config.map(|config| config.addresses.iter().map(text).collect()).map_err(|error| error.to_string())
+        config.map(|config| config.ips.iter().map(text).collect()).map_err(|error| error.to_string())
     }
 
     const ONE: &str = r#"{"addresses":[{"address":"10.1.0.5/24","gateway":"10.1.0.1"}]}"#;
@@ -264,8 +236,8 @@ mod tests {
     fn old_versions_have_one_address_of_each_family() {
         let json = r#"{"ipam":{"addresses":[{"address":"10.1.0.5/24"},{"address":"fd00::5/64"},{"address":"10.1.0.6/24"}]}}"#;
         let json = Json::parse(json.as_bytes()).unwrap();
-        let error = Config::parse(&json, "0.2.0", "").unwrap_err();
+        let error = parse(&json, "0.2.0", "").unwrap_err();
         assert_eq!(error.to_string(), "CNI version 0.2.0 does not support more than 1 address per family");
-        assert!(Config::parse(&json, "0.3.0", "").is_ok());
+        assert!(parse(&json, "0.3.0", "").is_ok());
     }
 }

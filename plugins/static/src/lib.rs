@@ -7,11 +7,9 @@ mod config;
 use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, Code, IpConfig, Verb};
+use cnibox_spec::{CniResult, Code, Verb};
 use cnibox_sys::{Coded, Failure, Sys};
 use thiserror::Error;
-
-pub use config::Config;
 
 /// The plugin.
 pub struct Static;
@@ -37,34 +35,35 @@ impl Coded for Drift {
 impl Plugin for Static {
     const NAME: &'static str = "static";
     const ROLE: Role = Role::Ipam { asks_network: false };
-    type Config = Config;
+    /// What ADD gives.
+    type Config = CniResult;
 
-    fn config(input: &Input<'_>) -> Result<Config, Failure> {
+    fn config(input: &Input<'_>) -> Result<CniResult, Failure> {
         match input.verb {
-            Verb::Add => Config::new(input, &input.args()),
+            Verb::Add => config::load(input, &input.args()),
             Verb::Check => {
-                let config = Config::new(input, &input.args())?;
+                let config = config::load(input, &input.args())?;
                 input.check_common("failed to load netconf")?;
                 Ok(config)
             }
             // The addresses may be the runtime's, of which STATUS hears nothing.
-            Verb::Status => Config::new(input, ""),
-            Verb::Del | Verb::Gc => Ok(Config::default()),
+            Verb::Status => config::load(input, ""),
+            Verb::Del | Verb::Gc => Ok(CniResult::default()),
         }
     }
 
-    fn add(request: &Request<'_, Config, AddArgs>, _: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        Ok(request.config.result())
+    fn add(request: &Request<'_, CniResult, AddArgs>, _: &mut Sys<'_>) -> Result<CniResult, Failure> {
+        Ok(request.config.clone())
     }
 
-    fn del(_: &Request<'_, Config, DelArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+    fn del(_: &Request<'_, CniResult, DelArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
         Ok(())
     }
 
     /// As in the reference an address that prevResult lacks is no drift: only a gateway can be.
-    fn check(request: &Request<'_, Config, CheckArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+    fn check(request: &Request<'_, CniResult, CheckArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
         let previous = request.conf.prev_result()?.ok_or(Drift::NoPrevResult)?;
-        for wanted in &request.config.addresses {
+        for wanted in &request.config.ips {
             let Some(found) = previous.ips.iter().find(|ip| ip.address.ip() == wanted.address.ip()) else {
                 continue;
             };
@@ -77,27 +76,11 @@ impl Plugin for Static {
     }
 
     /// A configuration that can be read is all that ADD needs.
-    fn status(_: &Request<'_, Config, ()>, _: &mut Sys<'_>) -> Result<(), Failure> {
+    fn status(_: &Request<'_, CniResult, ()>, _: &mut Sys<'_>) -> Result<(), Failure> {
         Ok(())
     }
 
-    fn gc(_: &Request<'_, Config, GcArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
+    fn gc(_: &Request<'_, CniResult, GcArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
         Ok(())
-    }
-}
-
-impl Config {
-    fn result(&self) -> CniResult {
-        let ip = |wanted: &config::Wanted| IpConfig {
-            interface: None,
-            address: wanted.address,
-            gateway: wanted.gateway,
-        };
-        CniResult {
-            ips: self.addresses.iter().map(ip).collect(),
-            routes: self.routes.clone(),
-            dns: self.dns.clone(),
-            ..CniResult::default()
-        }
     }
 }
