@@ -8,13 +8,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cnibox_netns::sysctl;
-use nix::fcntl::{AtFlags, OFlag};
+use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;
 use nix::time::{ClockId, clock_gettime};
-use std::os::unix::fs::FileExt;
 
 use crate::error::FileError;
-use crate::files::{OWNER_ONLY, StateDir};
+use crate::files::{StateDir, read_at};
 
 /// The file's name.
 pub(crate) const FILE: &str = "boot_id";
@@ -31,19 +30,16 @@ fn note() -> String {
 
 /// Whether the state was noted to belong to another boot. State without a note is taken to belong to this one.
 pub(crate) fn is_another(dir: &StateDir) -> bool {
-    dir.read(FILE).is_ok_and(|noted| noted != note().as_bytes())
+    read_at(dir.fd(), FILE).is_ok_and(|noted| noted != note().as_bytes())
 }
 
 /// Notes that the state belongs to this boot, if that is not noted yet.
 pub(crate) fn note_this(dir: &StateDir) -> Result<(), FileError> {
     let note = note();
-    if dir.read(FILE).is_ok_and(|noted| noted == note.as_bytes()) {
+    if read_at(dir.fd(), FILE).is_ok_and(|noted| noted == note.as_bytes()) {
         return Ok(());
     }
-    let file = dir.open_file(FILE, OFlag::O_CREAT | OFlag::O_WRONLY, OWNER_ONLY)?;
-    file.write_all_at(note.as_bytes(), 0)
-        .and_then(|()| file.set_len(note.len() as u64))
-        .map_err(|error| FileError::new("write", &dir.path_of(FILE), error))
+    dir.overwrite(FILE, &note)
 }
 
 /// Whether a file was last changed before this boot.

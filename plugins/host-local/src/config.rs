@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 use crate::error::ConfigError;
-use crate::range::{RangeSet, RangeShape, from_bits, to_bits};
+use crate::range::{RangeSet, RangeShape, successor};
 
 /// Where the reference keeps its state.
 const DEFAULT_DATA_DIR: &str = "/var/lib/cni/networks";
@@ -126,20 +126,6 @@ impl<'de> Deserialize<'de> for Requested {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Excluded(IpNetwork);
 
-impl Excluded {
-    pub(crate) fn contains(&self, ip: IpAddr) -> bool {
-        self.0.contains(ip)
-    }
-
-    /// The last address that is excluded.
-    pub(crate) fn last(&self) -> IpAddr {
-        match self.0 {
-            IpNetwork::V4(v4) => v4.broadcast().into(),
-            IpNetwork::V6(v6) => v6.broadcast().into(),
-        }
-    }
-}
-
 impl<'de> Deserialize<'de> for Excluded {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -199,18 +185,18 @@ impl Config {
         })
     }
 
-    /// The exclusion that an address falls under.
-    pub(crate) fn exclusion_of(&self, ip: IpAddr) -> Option<&Excluded> {
+    /// The last address of the exclusions that an address falls under.
+    pub(crate) fn exclusion_of(&self, ip: IpAddr) -> Option<IpAddr> {
         self.exclude
             .iter()
-            .filter(|excluded| excluded.contains(ip))
-            .max_by_key(|excluded| to_bits(excluded.last()))
+            .filter(|excluded| excluded.0.contains(ip))
+            .map(|excluded| excluded.0.broadcast())
+            .max()
     }
 
     /// The first address after `ip` that no exclusion around `ip` covers.
     pub(crate) fn behind_exclusion(&self, ip: IpAddr) -> Option<IpAddr> {
-        let last = self.exclusion_of(ip).map_or(ip, Excluded::last);
-        from_bits(to_bits(last).checked_add(1)?, ip)
+        successor(self.exclusion_of(ip).unwrap_or(ip))
     }
 }
 

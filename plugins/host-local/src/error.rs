@@ -98,22 +98,6 @@ pub(crate) enum SetError {
     Store(#[from] StoreError),
 }
 
-impl SetError {
-    /// Whose the contested address is.
-    fn contested(&self) -> Option<String> {
-        match self {
-            Self::Taken { ip, owner: Some(owner), .. } | Self::Duplicate { ip, owner } => {
-                Some(format!("{ip} belongs to {owner}"))
-            }
-            Self::Taken { owner: None, .. }
-            | Self::Gateway(_)
-            | Self::Excluded(_)
-            | Self::Exhausted(_)
-            | Self::Store(_) => None,
-        }
-    }
-}
-
 impl Coded for AllocateError {
     fn code(&self) -> Code {
         match self {
@@ -126,12 +110,15 @@ impl Coded for AllocateError {
 impl AllocateError {
     /// The failure, with the owner of a contested address in its details.
     pub(crate) fn into_failure(self) -> Failure {
-        let details = match &self {
-            Self::Set { source, .. } => source.contested(),
-            Self::Unmet(_) => None,
+        let contested = match &self {
+            Self::Set {
+                source: SetError::Taken { ip, owner: Some(owner), .. } | SetError::Duplicate { ip, owner },
+                ..
+            } => Some(format!("{ip} belongs to {owner}")),
+            Self::Set { .. } | Self::Unmet(_) => None,
         };
         let mut failure = Failure::from(self);
-        if let Some(details) = details {
+        if let Some(details) = contested {
             failure.add_details(&details);
         }
         failure

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use nix::errno::Errno;
-use nix::fcntl::{self, AT_FDCWD, AtFlags, OFlag, PosixFadviseAdvice, posix_fadvise};
+use nix::fcntl::{self, AtFlags, OFlag, PosixFadviseAdvice, posix_fadvise};
 use nix::sys::stat::{FileStat, Mode, fstat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
@@ -102,11 +102,6 @@ impl StateDir {
             .map_err(|errno| self.error("open", name, errno))
     }
 
-    /// The content of a regular file.
-    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, FileError> {
-        read_at(&self.fd, name).map_err(|error| self.error("open", name, error))
-    }
-
     /// Who holds an address.
     pub(crate) fn holder(&self, ip: IpAddr) -> Holder {
         match read_at(&self.fd, &ip.to_string()) {
@@ -128,12 +123,10 @@ impl StateDir {
         };
         fill(&file, owner).map_err(|error| self.error("write", &name, error))?;
         let source = format!("/proc/self/fd/{}", file.as_raw_fd());
-        match linkat(AT_FDCWD, source.as_str(), &self.fd, name.as_str(), AtFlags::AT_SYMLINK_FOLLOW) {
-            Ok(()) => Ok(true),
-            Err(Errno::EEXIST) => Ok(false),
+        match self.link(&source, &name, AtFlags::AT_SYMLINK_FOLLOW) {
             // No /proc here.
             Err(Errno::ENOENT) => self.create_by_name(&name, owner),
-            Err(errno) => Err(self.error("open", &name, errno)),
+            linked => linked.map_err(|errno| self.error("open", &name, errno)),
         }
     }
 
@@ -142,20 +135,20 @@ impl StateDir {
         self.remove_if_present(RESERVING)?;
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY;
         let file = self.open_file(RESERVING, flags, OWNER_ONLY)?;
-        let linked =
-            fill(&file, owner).map_err(|error| self.error("write", name, error)).and_then(|()| match linkat(
-                &self.fd,
-                RESERVING,
-                &self.fd,
-                name,
-                AtFlags::empty(),
-            ) {
-                Ok(()) => Ok(true),
-                Err(Errno::EEXIST) => Ok(false),
-                Err(errno) => Err(self.error("open", name, errno)),
-            });
+        let linked = fill(&file, owner).map_err(|error| self.error("write", name, error)).and_then(|()| {
+            self.link(RESERVING, name, AtFlags::empty()).map_err(|errno| self.error("open", name, errno))
+        });
         self.remove_if_present(RESERVING)?;
         linked
+    }
+
+    /// Gives a file another name. `false`: something has it already.
+    fn link(&self, file: &str, name: &str, flags: AtFlags) -> Result<bool, Errno> {
+        match linkat(&self.fd, file, &self.fd, name, flags) {
+            Ok(()) => Ok(true),
+            Err(Errno::EEXIST) => Ok(false),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Removes a file. `false`: there was none.
@@ -173,15 +166,18 @@ impl StateDir {
         cnibox_spec::parse_ip(std::str::from_utf8(&content).ok()?).ok()
     }
 
-    /// Remembers the address that was handed out last. It is written in place: neither a full disk nor a crash can
-    /// lose the old value without the new one being there, and nothing is left beside it.
+    /// Remembers the address that was handed out last.
     pub(crate) fn set_last_reserved(&self, set: usize, ip: IpAddr) -> Result<(), FileError> {
-        let name = format!("{LAST_RESERVED}{set}");
-        let file = self.open_file(&name, OFlag::O_CREAT | OFlag::O_WRONLY, OWNER_ONLY)?;
-        let text = ip.to_string();
-        file.write_all_at(text.as_bytes(), 0)
-            .and_then(|()| file.set_len(text.len() as u64))
-            .map_err(|error| self.error("write", &name, error))
+        self.overwrite(&format!("{LAST_RESERVED}{set}"), &ip.to_string())
+    }
+
+    /// Writes a file in place: neither a full disk nor a crash can lose the old content without the new one being
+    /// there, and nothing is left beside it.
+    pub(crate) fn overwrite(&self, name: &str, content: &str) -> Result<(), FileError> {
+        let file = self.open_file(name, OFlag::O_CREAT | OFlag::O_WRONLY, OWNER_ONLY)?;
+        file.write_all_at(content.as_bytes(), 0)
+            .and_then(|()| file.set_len(content.len() as u64))
+            .map_err(|error| self.error("write", name, error))
     }
 }
 

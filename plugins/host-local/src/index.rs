@@ -114,14 +114,10 @@ impl Entry {
             Self::Owned { key, ip } => (OWNED, 0, key, ip),
             Self::Bitmap { base, number } => (BITS, number, 0, base),
         };
+        let kind = kind + u8::from(ip.is_ipv4());
+        let head = u128::from(key) << 64 | u128::from(number) << 32 | u128::from(kind);
         let mut slot = [0; SLOT];
-        let (head, address) = slot.split_at_mut(16);
-        let (kinds, tail) = head.split_at_mut(4);
-        kinds.copy_from_slice(&[kind + u8::from(ip.is_ipv4()), 0, 0, 0]);
-        let (numbers, keys) = tail.split_at_mut(4);
-        numbers.copy_from_slice(&number.to_le_bytes());
-        keys.copy_from_slice(&key.to_le_bytes());
-        address.copy_from_slice(&to_bits(ip).to_le_bytes());
+        slot.copy_from_slice([head.to_le_bytes(), to_bits(ip).to_le_bytes()].as_flattened());
         slot
     }
 
