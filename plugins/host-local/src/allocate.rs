@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use cnibox_spec::{Attachment, IpConfig};
+use cnibox_spec::IpConfig;
 use ipnetwork::IpNetwork;
 
 use crate::config::Config;
@@ -13,22 +13,6 @@ use crate::range::{Range, RangeSet, Stretch};
 use crate::sticky;
 use crate::store::{Reserved, Store};
 
-/// Whom addresses are for.
-#[derive(Debug)]
-pub(crate) struct Attached {
-    /// As written into new files.
-    pub(crate) owner: Owner,
-    /// As found in files of releases that stored no interface.
-    pub(crate) bare: Owner,
-}
-
-impl Attached {
-    pub(crate) fn new(attachment: &Attachment) -> Self {
-        let Attachment { container, ifname, .. } = attachment;
-        Self { owner: Owner::new(container, ifname), bare: Owner::bare(container) }
-    }
-}
-
 /// Reserves one address from each set.
 ///
 /// # Errors
@@ -37,15 +21,15 @@ impl Attached {
 pub(crate) fn allocate(
     store: &mut Store,
     config: &Config,
-    attached: &Attached,
+    owner: &Owner,
     is_held: &IsHeld<'_>,
 ) -> Result<Vec<IpConfig>, AllocateError> {
     let mut made = Vec::with_capacity(config.sets.len());
-    let allocated = allocate_sets(&mut Ask { store, config, attached, is_held }, &mut made);
+    let allocated = allocate_sets(store, config, owner, is_held, &mut made);
     if allocated.is_err() {
         for address in &made {
             // The error at hand says more than one from taking back.
-            let _ = store.release(address.address.ip(), &attached.owner);
+            let _ = store.release(address.address.ip(), owner);
         }
     }
     allocated.map(|()| made)
@@ -54,22 +38,18 @@ pub(crate) fn allocate(
 /// Whether a living attachment has the address although no reservation says so.
 pub(crate) type IsHeld<'a> = dyn Fn(IpAddr) -> bool + 'a;
 
-/// Who asks for addresses of which network.
-struct Ask<'a> {
-    store: &'a mut Store,
-    config: &'a Config,
-    attached: &'a Attached,
-    is_held: &'a IsHeld<'a>,
-}
-
-fn allocate_sets(ask: &mut Ask<'_>, made: &mut Vec<IpConfig>) -> Result<(), AllocateError> {
-    let mut requested = ask.config.requested.clone();
-    let config = ask.config;
+fn allocate_sets(
+    store: &mut Store,
+    config: &Config,
+    owner: &Owner,
+    is_held: &IsHeld<'_>,
+    made: &mut Vec<IpConfig>,
+) -> Result<(), AllocateError> {
+    let mut requested = config.requested.clone();
     for (index, set) in config.sets.iter().enumerate() {
         let request =
             requested.iter().position(|ip| set.range_of(*ip).is_some()).map(|at| requested.remove(at));
-        let pick =
-            Pick { store: ask.store, config, attached: ask.attached, is_held: ask.is_held, index, set };
+        let mut pick = Pick { store, config, owner, is_held, index, set };
         let picked = match request {
             Some(ip) => pick.this(ip),
             None => pick.any(),
@@ -83,15 +63,15 @@ fn allocate_sets(ask: &mut Ask<'_>, made: &mut Vec<IpConfig>) -> Result<(), Allo
 struct Pick<'a> {
     store: &'a mut Store,
     config: &'a Config,
-    attached: &'a Attached,
+    owner: &'a Owner,
     is_held: &'a IsHeld<'a>,
     index: usize,
     set: &'a RangeSet,
 }
 
 impl Pick<'_> {
-    /// The address that the runtime asked for.
-    fn this(self, ip: IpAddr) -> Result<IpConfig, SetError> {
+    /// This very address.
+    fn this(&mut self, ip: IpAddr) -> Result<IpConfig, SetError> {
         let taken = |owner| SetError::Taken { ip, set: self.set.to_string(), owner };
         let range = *self.set.range_of(ip).ok_or_else(|| taken(None))?;
         if ip == range.gateway {
@@ -103,21 +83,24 @@ impl Pick<'_> {
         if (self.is_held)(ip) {
             return Err(taken(None));
         }
-        match self.store.reserve(ip, &self.attached.owner, self.index)? {
+        match self.store.reserve(ip, self.owner, self.index)? {
             Reserved::Done => Ok(self.done(ip, &range)),
             Reserved::Taken(owner) => Err(taken(owner)),
         }
     }
 
     /// An address of the plugin's choice.
-    fn any(mut self) -> Result<IpConfig, SetError> {
+    fn any(&mut self) -> Result<IpConfig, SetError> {
         self.refuse_duplicate()?;
-        if let Some((ip, range)) = self.last_time()? {
-            return Ok(self.done(ip, &range));
+        if let Some(ip) = self.last_time() {
+            match self.this(ip) {
+                Err(SetError::Gateway(_) | SetError::Excluded(_) | SetError::Taken { .. }) => {}
+                decided => return decided,
+            }
         }
         loop {
-            if let Some((ip, range)) = self.next()? {
-                return Ok(self.done(ip, &range));
+            if let Some(picked) = self.next()? {
+                return Ok(picked);
             }
             // Before saying so, the files are asked.
             if !self.store.doubt()? {
@@ -128,7 +111,7 @@ impl Pick<'_> {
 
     /// An attachment has at most one address of a set. What a failed ADD left behind is the caller's to clear by DEL.
     fn refuse_duplicate(&mut self) -> Result<(), SetError> {
-        for owner in [&self.attached.owner, &self.attached.bare] {
+        for owner in [self.owner, &self.owner.bare()] {
             let held = self.store.addresses_of(owner)?;
             let mut held: Vec<_> = held.into_iter().filter(|ip| self.set.range_of(*ip).is_some()).collect();
             // The reference reports the first by name.
@@ -140,29 +123,20 @@ impl Pick<'_> {
         Ok(())
     }
 
-    /// The address that the attachment had before, if that is remembered and free.
-    fn last_time(&mut self) -> Result<Option<(IpAddr, Range)>, SetError> {
+    /// The address that the attachment had before, if that is remembered.
+    fn last_time(&self) -> Option<IpAddr> {
         let like = self.set.ranges().first().map(|range| range.start).filter(|_| self.config.sticky);
-        let recall = |like| sticky::recall(self.store.dir(), &self.attached.owner, self.index, like);
-        let Some(ip) = like.and_then(recall) else { return Ok(None) };
-        let Some(range) = self.set.range_of(ip).copied() else { return Ok(None) };
-        if ip == range.gateway || self.config.exclusion_of(ip).is_some() || (self.is_held)(ip) {
-            return Ok(None);
-        }
-        let reserved = self.store.reserve(ip, &self.attached.owner, self.index)?;
-        Ok((reserved == Reserved::Done).then_some((ip, range)))
+        sticky::recall(self.store.dir(), self.owner, self.index, like?)
     }
 
     /// The next address in turn.
-    fn next(&mut self) -> Result<Option<(IpAddr, Range)>, SetError> {
+    fn next(&mut self) -> Result<Option<IpConfig>, SetError> {
         let last = self.store.dir().last_reserved(self.index);
         for stretch in self.set.stretches(last) {
             let mut from = Some(stretch.from);
             while let Some(ip) = candidate(self.store, self.config, &stretch, from)? {
-                if !(self.is_held)(ip)
-                    && self.store.reserve(ip, &self.attached.owner, self.index)? == Reserved::Done
-                {
-                    return Ok(Some((ip, stretch.range)));
+                if !(self.is_held)(ip) && self.store.reserve(ip, self.owner, self.index)? == Reserved::Done {
+                    return Ok(Some(self.done(ip, &stretch.range)));
                 }
                 from = crate::range::successor(ip);
             }
@@ -173,7 +147,7 @@ impl Pick<'_> {
     fn done(&self, ip: IpAddr, range: &Range) -> IpConfig {
         if self.config.sticky {
             // A preference that cannot be noted is no reason to refuse an address.
-            let _ = sticky::remember(self.store.dir(), &self.attached.owner, self.index, ip);
+            let _ = sticky::remember(self.store.dir(), self.owner, self.index, ip);
         }
         let address = IpNetwork::new(ip, range.subnet.prefix()).unwrap_or_else(|_| ip.into());
         IpConfig { interface: None, address, gateway: Some(range.gateway) }
@@ -185,9 +159,8 @@ fn candidate(
     store: &mut Store,
     config: &Config,
     stretch: &Stretch,
-    from: Option<IpAddr>,
+    mut from: Option<IpAddr>,
 ) -> Result<Option<IpAddr>, StoreError> {
-    let mut from = from;
     while let Some(start) = from.filter(|ip| *ip <= stretch.to) {
         let Some(ip) = store.first_unused(start, stretch.to)? else { return Ok(None) };
         if ip != stretch.range.gateway && config.exclusion_of(ip).is_none() {

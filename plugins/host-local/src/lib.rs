@@ -42,7 +42,7 @@ use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request
 use cnibox_spec::{CniResult, LiveAttachment, NetworkName};
 use cnibox_sys::{Failure, Sys};
 
-use crate::allocate::{Attached, IsHeld, allocate};
+use crate::allocate::{IsHeld, allocate};
 pub use crate::config::Config;
 use crate::error::NothingAllocated;
 use crate::owner::Owner;
@@ -64,16 +64,16 @@ impl Plugin for HostLocal {
         let sys = RefCell::new(sys);
         // Somebody was given it; whose interface cannot be looked for lives.
         let is_held = |ip| sys.borrow_mut().address_is_held(&request.conf.network, ip).unwrap_or(true);
-        let attached = Attached::new(&request.args.attachment);
-        add(&request.config, &attached, &Terms::of_host(), &is_held)
+        let owner = Owner::of(&request.args.attachment);
+        add(&request.config, &owner, &Terms::of_host(), &is_held)
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
-        del(&request.config, &Attached::new(&request.args.attachment), &Terms::of_host())
+        del(&request.config, &Owner::of(&request.args.attachment), &Terms::of_host())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
-        check(&request.config, &Attached::new(&request.args.attachment), &Terms::of_host())
+        check(&request.config, &Owner::of(&request.args.attachment), &Terms::of_host())
     }
 
     fn status(request: &Request<'_, Config, ()>, _: &mut Sys<'_>) -> Result<(), Failure> {
@@ -93,26 +93,21 @@ impl Plugin for HostLocal {
 }
 
 /// Reserves the attachment's addresses.
-fn add(
-    config: &Config,
-    attached: &Attached,
-    terms: &Terms,
-    is_held: &IsHeld<'_>,
-) -> Result<CniResult, Failure> {
+fn add(config: &Config, owner: &Owner, terms: &Terms, is_held: &IsHeld<'_>) -> Result<CniResult, Failure> {
     let dns = config.resolv_conf.as_deref().map(resolv::read).transpose()?.unwrap_or_default();
     let mut store = Store::ensure(&config.state, terms)?;
     let allocated = reclaim(&mut store, config)
-        .and_then(|()| allocate(&mut store, config, attached, is_held).map_err(|error| error.into_failure()));
+        .and_then(|()| allocate(&mut store, config, owner, is_held).map_err(|error| error.into_failure()));
     store.close();
     Ok(CniResult { ips: allocated?, routes: config.routes.clone(), dns, ..CniResult::default() })
 }
 
 /// Releases the attachment's addresses, whatever the ranges are by now. Records of the bare container count only when
 /// there is none of the attachment.
-fn del(config: &Config, attached: &Attached, terms: &Terms) -> Result<(), Failure> {
+fn del(config: &Config, owner: &Owner, terms: &Terms) -> Result<(), Failure> {
     let Some(mut store) = Store::open_if_present(&config.state, terms)? else { return Ok(()) };
-    let released = match store.release_all(&attached.owner) {
-        Ok(0) => store.release_all(&attached.bare).map(drop),
+    let released = match store.release_all(owner) {
+        Ok(0) => store.release_all(&owner.bare()).map(drop),
         released => released.map(drop),
     };
     store.close();
@@ -120,11 +115,11 @@ fn del(config: &Config, attached: &Attached, terms: &Terms) -> Result<(), Failur
 }
 
 /// Finds out whether any address is the attachment's.
-fn check(config: &Config, attached: &Attached, terms: &Terms) -> Result<(), Failure> {
-    let nothing = || NothingAllocated(attached.bare.as_str().to_owned());
+fn check(config: &Config, owner: &Owner, terms: &Terms) -> Result<(), Failure> {
+    let nothing = || NothingAllocated(owner.container().to_owned());
     let mut store = Store::open_if_present(&config.state, terms)?.ok_or_else(nothing)?;
-    let found = match store.has(&attached.owner) {
-        Ok(false) => store.has(&attached.bare),
+    let found = match store.has(owner) {
+        Ok(false) => store.has(&owner.bare()),
         found => found,
     };
     store.close();

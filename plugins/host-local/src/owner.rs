@@ -3,21 +3,21 @@
 
 use std::fmt;
 
-use cnibox_spec::{ContainerId, IfName, LiveAttachment};
+use cnibox_spec::{Attachment, ContainerId, IfName, LiveAttachment};
 
 /// Whose a reservation is, as its file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(String);
 
 impl Owner {
-    /// An attachment: `<container>\r\n<interface>`.
-    pub(crate) fn new(container: &ContainerId, ifname: &IfName) -> Self {
-        Self(format!("{container}\r\n{ifname}"))
+    /// An attachment, as written into new files: `<container>\r\n<interface>`.
+    pub(crate) fn of(attachment: &Attachment) -> Self {
+        Self(format!("{}\r\n{}", attachment.container, attachment.ifname))
     }
 
     /// The container alone, as releases wrote it that did not store the interface.
-    pub(crate) fn bare(container: &ContainerId) -> Self {
-        Self(container.as_str().to_owned())
+    pub(crate) fn bare(&self) -> Self {
+        Self(self.container().to_owned())
     }
 
     /// What a file says, surrounding blanks removed. `None` for what no plugin and no person would have written

@@ -61,17 +61,17 @@ impl Host {
     }
 
     fn add(&self, config: &Config, container: &str) -> Result<String, Failure> {
-        let result = add(config, &attached(container), &self.terms, &|_| false)?;
+        let result = add(config, &owner(container), &self.terms, &|_| false)?;
         let ips: Vec<_> = result.ips.iter().map(|ip| ip.address.ip().to_string()).collect();
         Ok(ips.join(" "))
     }
 
     fn del(&self, config: &Config, container: &str) {
-        del(config, &attached(container), &self.terms).unwrap();
+        del(config, &owner(container), &self.terms).unwrap();
     }
 
     fn check(&self, config: &Config, container: &str) -> Result<(), Failure> {
-        check(config, &attached(container), &self.terms)
+        check(config, &owner(container), &self.terms)
     }
 
     fn retain(&self, valid: &[(&str, &str)]) {
@@ -124,8 +124,8 @@ fn cidr(text: &str) -> Cidr {
     Cidr(parse_cidr(text).unwrap())
 }
 
-fn attached(container: &str) -> Attached {
-    Attached::new(&Attachment::new("net", container, "eth0").unwrap())
+fn owner(container: &str) -> Owner {
+    Owner::of(&Attachment::new("net", container, "eth0").unwrap())
 }
 
 fn msg(failure: &Failure) -> &str {
