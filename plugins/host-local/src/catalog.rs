@@ -15,156 +15,129 @@ use nix::sys::stat::{FileStat, futimens};
 use nix::sys::time::TimeSpec;
 
 use crate::error::FileError;
-use crate::files::StateDir;
+use crate::files::{Holder, StateDir};
 use crate::index::{Index, PAGE, Page, Pages, Stamp};
 use crate::owner::Owner;
 use crate::scan::{Scan, Stray};
 use crate::{boot, fnv};
 
-/// An answering catalog.
+/// An answering catalog. When it is dropped the index is made to match what was done. Nothing depends on that: when it
+/// fails, the next call scans.
 #[derive(Debug)]
 pub(crate) struct Catalog {
-    state: State,
+    /// The state directory.
+    pub(crate) dir: StateDir,
+    /// `None` from the moment that it cannot be believed.
+    index: Option<Index<FilePages>>,
+    /// What the files say; not read as long as there is an index.
+    scan: Option<Scan>,
     /// Where the index is kept, and what it is called there; `None` when it cannot be kept.
     place: Option<(PrivateDir, String)>,
-    /// The directory as it was when the catalog was opened.
+    /// The directory as it was when the files were going to be read, or the index was opened.
     opened: FileStat,
     changed: bool,
 }
 
-#[derive(Debug)]
-enum State {
-    Indexed(Index<FilePages>),
-    Scanned(Scan),
-}
-
 impl Catalog {
     /// Opens the index of a state directory below `root`, or scans.
-    pub(crate) fn open(dir: &StateDir, root: &PrivateDir) -> Result<Self, FileError> {
+    pub(crate) fn open(dir: StateDir, root: &PrivateDir) -> Result<Self, FileError> {
         let opened = dir.stat()?;
         let place = root.ensure().is_ok().then(|| (root.clone(), name_of(dir.path())));
         let pages = place.as_ref().and_then(|(root, name)| FilePages::open(&root.path().join(name)));
-        let state = match pages.and_then(|pages| Index::open(pages, &stamp(&opened))) {
-            Some(index) => State::Indexed(index),
-            None => State::Scanned(Scan::of(dir)?),
-        };
-        Ok(Self { state, place, opened, changed: false })
+        let index = pages.and_then(|pages| Index::open(pages, &stamp(&opened)));
+        let scan = if index.is_none() { Some(Scan::of(&dir)?) } else { None };
+        Ok(Self { dir, index, scan, place, opened, changed: false })
     }
 
     /// Whether the answers come from the files themselves.
     pub(crate) fn is_scanned(&self) -> bool {
-        matches!(self.state, State::Scanned(_))
+        self.scan.is_some()
     }
 
     /// The scan, made now if there was none.
-    pub(crate) fn scan(&mut self, dir: &StateDir) -> Result<&mut Scan, FileError> {
-        if let State::Indexed(_) = self.state {
-            self.opened = dir.stat()?;
-            self.state = State::Scanned(Scan::of(dir)?);
-            // Whatever made this necessary, the index on disk is not to be used again.
-            self.changed = true;
-        }
-        match &mut self.state {
-            State::Scanned(scan) => Ok(scan),
-            State::Indexed(_) => Err(FileError::new("scan", &dir.path_of("."), ErrorKind::Other)),
+    pub(crate) fn scan(&mut self) -> Result<&mut Scan, FileError> {
+        match &mut self.scan {
+            Some(scan) => Ok(scan),
+            none => {
+                // Whatever made this necessary, the index is not to be used again, even if the files cannot be read.
+                self.index = None;
+                self.changed = true;
+                self.opened = self.dir.stat()?;
+                Ok(none.insert(Scan::of(&self.dir)?))
+            }
         }
     }
 
     /// The addresses that an owner's files are for. An index that names a file which says otherwise is given up.
-    pub(crate) fn addresses_of(&mut self, dir: &StateDir, owner: &Owner) -> Result<Vec<IpAddr>, FileError> {
-        if let State::Indexed(index) = &self.state {
-            let says_so = |ip: &IpAddr| dir.holder(*ip) == crate::files::Holder::Owner(owner.clone());
-            let found = index.addresses_of(owner.as_str());
-            if let Some(found) = found.filter(|found| found.iter().all(says_so)) {
-                return Ok(found);
-            }
+    pub(crate) fn addresses_of(&mut self, owner: &Owner) -> Result<Vec<IpAddr>, FileError> {
+        let says_so = |ip: &IpAddr| self.dir.holder(*ip) == Holder::Taken(Some(owner.clone()));
+        if let Some(found) = self.index.as_ref().and_then(|index| index.addresses_of(owner.as_str()))
+            && found.iter().all(says_so)
+        {
+            return Ok(found);
         }
-        Ok(self.scan(dir)?.addresses_of(owner))
+        Ok(self.scan()?.addresses_of(owner))
     }
 
     /// Whether an owner has reservations that no index holds.
     pub(crate) fn has_strays_of(&self, owner: &Owner) -> bool {
-        match &self.state {
-            State::Indexed(_) => false,
-            State::Scanned(scan) => scan.strays.iter().any(|stray| stray.owner == *owner),
-        }
+        self.scan.iter().flat_map(|scan| &scan.strays).any(|stray| stray.owner == *owner)
     }
 
     /// Reservations of an owner that no index holds, which are about to be removed.
     pub(crate) fn take_strays_of(&mut self, owner: &Owner) -> Vec<Stray> {
-        match &mut self.state {
-            State::Indexed(_) => Vec::new(),
-            State::Scanned(scan) => scan.strays.extract_if(.., |stray| stray.owner == *owner).collect(),
-        }
+        let strays = self.scan.iter_mut().map(|scan| &mut scan.strays);
+        strays.flat_map(|strays| strays.extract_if(.., |stray| stray.owner == *owner)).collect()
     }
 
     /// The first address of `from..=to` that is not taken.
-    pub(crate) fn first_unused(
-        &mut self,
-        dir: &StateDir,
-        from: IpAddr,
-        to: IpAddr,
-    ) -> Result<Option<IpAddr>, FileError> {
-        if let State::Indexed(index) = &self.state
-            && let Some(unused) = index.first_unused(from, to)
-        {
-            return Ok(unused);
+    pub(crate) fn first_unused(&mut self, from: IpAddr, to: IpAddr) -> Result<Option<IpAddr>, FileError> {
+        match self.index.as_ref().and_then(|index| index.first_unused(from, to)) {
+            Some(unused) => Ok(unused),
+            None => Ok(self.scan()?.first_unused(from, to)),
         }
-        Ok(self.scan(dir)?.first_unused(from, to))
     }
 
     /// Notes a reservation that was made, or found.
-    pub(crate) fn insert(
-        &mut self,
-        dir: &StateDir,
-        owner: Option<&Owner>,
-        ip: IpAddr,
-    ) -> Result<(), FileError> {
+    pub(crate) fn insert(&mut self, owner: Option<&Owner>, ip: IpAddr) -> Result<(), FileError> {
         self.changed = true;
-        match &mut self.state {
-            State::Scanned(scan) => drop(scan.taken.insert(ip, owner.cloned())),
-            State::Indexed(index) => {
-                if index.insert(owner.map(Owner::as_str), ip).is_none() {
-                    self.scan(dir)?;
-                }
-            }
+        let owner_text = owner.map(Owner::as_str);
+        if self.index.as_mut().and_then(|index| index.insert(owner_text, ip)).is_none() {
+            self.scan()?.taken.insert(ip, owner.cloned());
         }
         Ok(())
     }
 
     /// Notes a reservation that was removed.
-    pub(crate) fn remove(&mut self, dir: &StateDir, owner: &Owner, ip: IpAddr) -> Result<(), FileError> {
+    pub(crate) fn remove(&mut self, owner: &Owner, ip: IpAddr) -> Result<(), FileError> {
         self.changed = true;
-        match &mut self.state {
-            State::Scanned(scan) => drop(scan.taken.remove(&ip)),
-            State::Indexed(index) => {
-                if index.remove(owner.as_str(), ip).is_none() {
-                    self.scan(dir)?;
-                }
-            }
+        if self.index.as_mut().and_then(|index| index.remove(owner.as_str(), ip)).is_none() {
+            self.scan()?.taken.remove(&ip);
         }
         Ok(())
     }
+}
 
-    /// Makes the index match what was done. Nothing depends on it: when it fails, the next call scans.
-    pub(crate) fn close(self, dir: &StateDir) {
-        let Self { state, place: Some((root, name)), opened, changed } = self else { return };
-        let save = |index| save(dir, &root, &name, index);
-        match state {
-            State::Indexed(_) if !changed => {}
-            State::Indexed(mut index) if !index.is_crowded() => {
-                let _ = set_time(dir).and_then(|stamp| index.seal(&stamp));
+impl Drop for Catalog {
+    fn drop(&mut self) {
+        let Some((root, name)) = &self.place else { return };
+        let save = |index| save(&self.dir, root, name, index);
+        if let Some(index) = self.index.as_mut().filter(|_| self.changed) {
+            if index.is_crowded() {
+                index.grown().and_then(save);
+            } else {
+                set_time(&self.dir).and_then(|stamp| index.seal(&stamp));
             }
-            State::Indexed(index) => drop(index.grown().and_then(save)),
-            State::Scanned(scan) => {
-                // Somebody without the lock was at work while the files were read.
-                let disturbed = !changed && dir.stat().map_or(true, |now| stamp(&now) != stamp(&opened));
-                if !disturbed && !scan.has_directories && scan.strays.is_empty() {
-                    let _ = index_of(&scan).and_then(save);
-                }
-                // All of the directory was read: a look at the few names of the indexes is nothing beside that.
-                sweep(&root);
+        }
+        if let Some(scan) = &self.scan {
+            // Somebody without the lock was at work while the files were read.
+            let disturbed =
+                !self.changed && self.dir.stat().map_or(true, |now| stamp(&now) != stamp(&self.opened));
+            if !disturbed && !scan.has_directories && scan.strays.is_empty() {
+                index_of(scan).and_then(save);
             }
+            // All of the directory was read: a look at the few names of the indexes is nothing beside that.
+            sweep(root);
         }
     }
 }

@@ -40,10 +40,8 @@ pub(crate) enum Holder {
     Nobody,
     /// A file that a crash left empty or damaged.
     Debris,
-    /// A reservation.
-    Owner(Owner),
-    /// Something that cannot be read as a file: taken, by whom is not known.
-    Unknown,
+    /// A reservation of this owner, or something that cannot be read as a file: by whom it is taken is not known.
+    Taken(Option<Owner>),
 }
 
 /// An open state directory.
@@ -105,9 +103,9 @@ impl StateDir {
     /// Who holds an address.
     pub(crate) fn holder(&self, ip: IpAddr) -> Holder {
         match read_at(&self.fd, &ip.to_string()) {
-            Ok(content) => Owner::read(&content).map_or(Holder::Debris, Holder::Owner),
+            Ok(content) => Owner::read(&content).map_or(Holder::Debris, |owner| Holder::Taken(Some(owner))),
             Err(error) if error.kind() == ErrorKind::NotFound => Holder::Nobody,
-            Err(_) => Holder::Unknown,
+            Err(_) => Holder::Taken(None),
         }
     }
 

@@ -44,7 +44,7 @@ use cnibox_sys::{Failure, Sys};
 
 use crate::allocate::{IsHeld, allocate};
 pub use crate::config::Config;
-use crate::error::NothingAllocated;
+use crate::error::{AllocateError, NothingAllocated};
 use crate::owner::Owner;
 use crate::store::{Store, Terms};
 
@@ -87,7 +87,6 @@ impl Plugin for HostLocal {
         let reclaimed = reclaim(&mut store, &request.config);
         let retained =
             retain(&mut store, &request.args.valid, |stale| spare(stale, &request.conf.network, sys));
-        store.close();
         Failure::combine(reclaimed.err().into_iter().chain(retained.err()))
     }
 }
@@ -96,34 +95,26 @@ impl Plugin for HostLocal {
 fn add(config: &Config, owner: &Owner, terms: &Terms, is_held: &IsHeld<'_>) -> Result<CniResult, Failure> {
     let dns = config.resolv_conf.as_deref().map(resolv::read).transpose()?.unwrap_or_default();
     let mut store = Store::ensure(&config.state, terms)?;
-    let allocated = reclaim(&mut store, config)
-        .and_then(|()| allocate(&mut store, config, owner, is_held).map_err(|error| error.into_failure()));
-    store.close();
-    Ok(CniResult { ips: allocated?, routes: config.routes.clone(), dns, ..CniResult::default() })
+    reclaim(&mut store, config)?;
+    let ips = allocate(&mut store, config, owner, is_held).map_err(AllocateError::into_failure)?;
+    Ok(CniResult { ips, routes: config.routes.clone(), dns, ..CniResult::default() })
 }
 
 /// Releases the attachment's addresses, whatever the ranges are by now. Records of the bare container count only when
 /// there is none of the attachment.
 fn del(config: &Config, owner: &Owner, terms: &Terms) -> Result<(), Failure> {
     let Some(mut store) = Store::open_if_present(&config.state, terms)? else { return Ok(()) };
-    let released = match store.release_all(owner) {
-        Ok(0) => store.release_all(&owner.bare()).map(drop),
-        released => released.map(drop),
-    };
-    store.close();
-    Ok(released?)
+    if store.release_all(owner)? == 0 {
+        store.release_all(&owner.bare())?;
+    }
+    Ok(())
 }
 
 /// Finds out whether any address is the attachment's.
 fn check(config: &Config, owner: &Owner, terms: &Terms) -> Result<(), Failure> {
     let nothing = || NothingAllocated(owner.container().to_owned());
     let mut store = Store::open_if_present(&config.state, terms)?.ok_or_else(nothing)?;
-    let found = match store.has(owner) {
-        Ok(false) => store.has(&owner.bare()),
-        found => found,
-    };
-    store.close();
-    if found? { Ok(()) } else { Err(nothing().into()) }
+    if store.has(owner)? || store.has(&owner.bare())? { Ok(()) } else { Err(nothing().into()) }
 }
 
 /// Releases what is not among the `valid` attachments', after `spare` has taken out what must stay, and removes what crashes

@@ -13,7 +13,7 @@ use nix::sys::stat::{Mode, SFlag, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::error::FileError;
-use crate::files::{Holder, LAST_RESERVED, LOCK, RESERVING, StateDir};
+use crate::files::{Holder, LAST_RESERVED, LOCK, RESERVING, StateDir, read_at};
 use crate::owner::Owner;
 use crate::{boot, sticky};
 
@@ -67,8 +67,7 @@ impl Scan {
         match dir.holder(ip) {
             Holder::Nobody => {}
             Holder::Debris => self.debris.push(ip),
-            Holder::Owner(owner) => drop(self.taken.insert(ip, Some(owner))),
-            Holder::Unknown => drop(self.taken.insert(ip, None)),
+            Holder::Taken(owner) => drop(self.taken.insert(ip, owner)),
         }
     }
 
@@ -76,7 +75,7 @@ impl Scan {
         if !matches!(kind, Some(Type::File) | None) {
             return;
         }
-        let owner = crate::files::read_at(dir, name).ok().and_then(|content| Owner::read(&content));
+        let owner = read_at(dir, name).ok().and_then(|content| Owner::read(&content));
         let Some(owner) = owner.filter(Owner::is_attachment) else { return };
         self.strays.push(Stray { dir: Rc::clone(dir), name: name.to_owned(), owner });
     }
@@ -84,8 +83,8 @@ impl Scan {
     /// Takes in the files below a directory. What cannot be read is passed over, as by the reference.
     fn descend(&mut self, parent: &File, name: &str, depth: usize) {
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let Ok(dir) = openat(parent, name, flags, Mode::empty()).map(File::from) else { return };
-        let dir = Rc::new(dir);
+        let Ok(dir) = openat(parent, name, flags, Mode::empty()) else { return };
+        let dir = Rc::new(File::from(dir));
         for (name, kind) in entries(&dir).unwrap_or_default() {
             match kind {
                 Some(Type::Directory) if depth > 0 => self.descend(&dir, &name, depth - 1),

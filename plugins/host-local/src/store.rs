@@ -4,6 +4,7 @@
 //! Owns the order in which files, memory and index change. Must never know a range or a configuration. Invariant: a
 //! call that fails has reserved nothing that it did not report.
 
+use std::fs::File;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::boot;
 use crate::catalog::Catalog;
 use crate::error::{FileError, StoreError};
 use crate::files::{Holder, StateDir};
-use crate::lock::{Lock, PATIENCE};
+use crate::lock::{self, PATIENCE};
 use crate::owner::Owner;
 
 /// Where the index lives and how long the lock is waited for.
@@ -49,9 +50,9 @@ pub(crate) enum Reserved {
 /// The locked state of a network.
 #[derive(Debug)]
 pub(crate) struct Store {
-    dir: StateDir,
     catalog: Catalog,
-    _lock: Lock,
+    // Given back when the catalog is done: fields are dropped in this order.
+    _lock: File,
 }
 
 impl Store {
@@ -70,24 +71,18 @@ impl Store {
     }
 
     fn lock(dir: StateDir, terms: &Terms) -> Result<Self, StoreError> {
-        let lock = Lock::take(&dir, terms.patience)?;
-        let catalog = Catalog::open(&dir, &terms.index)?;
-        Ok(Self { dir, catalog, _lock: lock })
-    }
-
-    /// Ends the work: the index is brought up to date and the lock given back.
-    pub(crate) fn close(self) {
-        self.catalog.close(&self.dir);
+        let lock = lock::take(&dir, terms.patience)?;
+        Ok(Self { catalog: Catalog::open(dir, &terms.index)?, _lock: lock })
     }
 
     /// The directory, for what is kept beside the reservations.
     pub(crate) fn dir(&self) -> &StateDir {
-        &self.dir
+        &self.catalog.dir
     }
 
     /// The addresses of an owner.
     pub(crate) fn addresses_of(&mut self, owner: &Owner) -> Result<Vec<IpAddr>, StoreError> {
-        Ok(self.catalog.addresses_of(&self.dir, owner)?)
+        Ok(self.catalog.addresses_of(owner)?)
     }
 
     /// Whether any file is an owner's.
@@ -97,54 +92,46 @@ impl Store {
 
     /// The first address of `from..=to` that is not taken.
     pub(crate) fn first_unused(&mut self, from: IpAddr, to: IpAddr) -> Result<Option<IpAddr>, StoreError> {
-        Ok(self.catalog.first_unused(&self.dir, from, to)?)
+        Ok(self.catalog.first_unused(from, to)?)
     }
 
     /// Reads all files again unless that was done already. `false`: it was.
     pub(crate) fn doubt(&mut self) -> Result<bool, StoreError> {
         let news = !self.catalog.is_scanned();
-        self.catalog.scan(&self.dir)?;
+        self.catalog.scan()?;
         Ok(news)
     }
 
     /// Reserves an address and remembers it as the range set's last. What a crash left empty or damaged is replaced:
     /// all writers hold the lock, so nobody is about to fill it.
     pub(crate) fn reserve(&mut self, ip: IpAddr, owner: &Owner, set: usize) -> Result<Reserved, StoreError> {
-        if !self.dir.create(ip, owner)? {
-            let holder = self.dir.holder(ip);
-            let replaced = match &holder {
+        if !self.dir().create(ip, owner)? {
+            let (replaced, holder) = match self.dir().holder(ip) {
                 Holder::Debris => {
-                    self.dir.remove_if_present(&ip.to_string()).is_ok() && self.dir.create(ip, owner)?
+                    let removed = self.dir().remove_if_present(&ip.to_string()).is_ok();
+                    (removed && self.dir().create(ip, owner)?, None)
                 }
-                Holder::Nobody => self.dir.create(ip, owner)?,
-                Holder::Owner(_) | Holder::Unknown => false,
+                Holder::Nobody => (self.dir().create(ip, owner)?, None),
+                Holder::Taken(holder) => (false, holder),
             };
             if !replaced {
-                return self.found_taken(ip, holder);
+                self.catalog.insert(holder.as_ref(), ip)?;
+                return Ok(Reserved::Taken(holder));
             }
         }
-        let cursor = self.dir.set_last_reserved(set, ip);
-        let kept = cursor.and_then(|()| self.catalog.insert(&self.dir, Some(owner), ip));
+        let cursor = self.dir().set_last_reserved(set, ip);
+        let kept = cursor.and_then(|()| self.catalog.insert(Some(owner), ip));
         if let Err(error) = kept {
-            let _ = self.dir.remove_if_present(&ip.to_string());
+            let _ = self.dir().remove_if_present(&ip.to_string());
             return Err(error.into());
         }
         Ok(Reserved::Done)
     }
 
-    fn found_taken(&mut self, ip: IpAddr, holder: Holder) -> Result<Reserved, StoreError> {
-        let owner = match holder {
-            Holder::Owner(owner) => Some(owner),
-            Holder::Nobody | Holder::Debris | Holder::Unknown => None,
-        };
-        self.catalog.insert(&self.dir, owner.as_ref(), ip)?;
-        Ok(Reserved::Taken(owner))
-    }
-
     /// Releases one address.
     pub(crate) fn release(&mut self, ip: IpAddr, owner: &Owner) -> Result<(), StoreError> {
-        self.dir.remove_if_present(&ip.to_string())?;
-        Ok(self.catalog.remove(&self.dir, owner, ip)?)
+        self.dir().remove_if_present(&ip.to_string())?;
+        Ok(self.catalog.remove(owner, ip)?)
     }
 
     /// Releases everything of an owner; answers with how much that was.
@@ -153,11 +140,12 @@ impl Store {
     /// The first address's file that could not be removed; the others were. A file of another name that cannot be
     /// removed stays and is no error, as in the reference.
     pub(crate) fn release_all(&mut self, owner: &Owner) -> Result<usize, StoreError> {
-        let addresses = self.addresses_of(owner)?;
+        let reservations: Vec<_> =
+            self.addresses_of(owner)?.into_iter().map(|ip| (ip, owner.clone())).collect();
         let strays = self.catalog.take_strays_of(owner);
         strays.iter().for_each(|stray| stray.remove());
-        let released: Vec<_> = addresses.iter().map(|ip| self.release(*ip, owner)).collect();
-        released.into_iter().collect::<Result<Vec<()>, _>>().map(|done| done.len() + strays.len())
+        self.release_each(&reservations)?;
+        Ok(reservations.len() + strays.len())
     }
 
     /// Every reservation whose attachment is not in `valid`. A reservation without an interface is its container's; what no
@@ -166,7 +154,9 @@ impl Store {
     /// # Errors
     /// The files cannot be read.
     pub(crate) fn stale(&mut self, valid: &[LiveAttachment]) -> Result<Vec<(IpAddr, Owner)>, StoreError> {
-        self.owned_where(|_, _, owner| owner.is_attachment() && !owner.is_among(valid))
+        let mut owned = self.owned()?;
+        owned.retain(|(_, owner)| owner.is_attachment() && !owner.is_among(valid));
+        Ok(owned)
     }
 
     /// Removes what crashes left.
@@ -174,9 +164,22 @@ impl Store {
     /// # Errors
     /// The first file that could not be removed; the others were.
     pub(crate) fn sweep(&mut self) -> Result<(), StoreError> {
-        let debris = std::mem::take(&mut self.catalog.scan(&self.dir)?.debris);
-        let removed: Vec<_> = debris.iter().map(|ip| self.dir.remove_if_present(&ip.to_string())).collect();
+        let debris = std::mem::take(&mut self.catalog.scan()?.debris);
+        let removed: Vec<_> = debris.iter().map(|ip| self.dir().remove_if_present(&ip.to_string())).collect();
         Ok(removed.into_iter().collect::<Result<Vec<_>, FileError>>().map(drop)?)
+    }
+
+    /// What was reserved before the host last booted.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    pub(crate) fn of_other_boots(&mut self) -> Result<Vec<(IpAddr, Owner)>, StoreError> {
+        if !boot::is_another(self.dir()) {
+            return Ok(Vec::new());
+        }
+        let mut owned = self.owned()?;
+        owned.retain(|(ip, _)| boot::predates(self.dir(), &ip.to_string()));
+        Ok(owned)
     }
 
     /// Releases what was reserved before the host last booted, and notes this boot.
@@ -184,28 +187,14 @@ impl Store {
     /// # Errors
     /// The first file that could not be removed; the others were.
     pub(crate) fn reclaim_other_boots(&mut self) -> Result<(), StoreError> {
-        if boot::is_another(&self.dir) {
-            let older = self.owned_where(|dir, ip, _| boot::predates(dir, &ip.to_string()))?;
-            self.release_each(&older)?;
-        }
-        Ok(boot::note_this(&self.dir)?)
+        let older = self.of_other_boots()?;
+        self.release_each(&older)?;
+        Ok(boot::note_this(self.dir())?)
     }
 
-    /// Whether [`Store::reclaim_other_boots`] would release anything.
-    pub(crate) fn has_reclaimable(&mut self) -> Result<bool, StoreError> {
-        let dir = &self.dir;
-        let mut taken = self.catalog.scan(dir)?.taken.iter();
-        Ok(boot::is_another(dir)
-            && taken.any(|(ip, owner)| owner.is_some() && boot::predates(dir, &ip.to_string())))
-    }
-
-    fn owned_where(
-        &mut self,
-        wanted: impl Fn(&StateDir, IpAddr, &Owner) -> bool,
-    ) -> Result<Vec<(IpAddr, Owner)>, StoreError> {
-        let scan = self.catalog.scan(&self.dir)?;
-        let owned = scan.taken.iter().filter_map(|(ip, owner)| Some((*ip, owner.clone()?)));
-        Ok(owned.filter(|(ip, owner)| wanted(&self.dir, *ip, owner)).collect())
+    fn owned(&mut self) -> Result<Vec<(IpAddr, Owner)>, StoreError> {
+        let taken = self.catalog.scan()?.taken.iter();
+        Ok(taken.filter_map(|(ip, owner)| Some((*ip, owner.clone()?))).collect())
     }
 
     /// Releases these reservations.

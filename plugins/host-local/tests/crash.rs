@@ -132,6 +132,32 @@ fn a_call_killed_where_it_writes_leaves_whole_reservations() {
     });
 }
 
+/// No room for the index, and then the files cannot be listed.
+#[test]
+fn an_index_that_was_given_up_is_not_believed_again() {
+    sandbox(|net| {
+        let dir = net.dir().join("state");
+        let conf = conf(&dir);
+        assert!(call(net, "ADD", "c-warm", &conf).0);
+        let mut indexes = fs::read_dir("/run/cnibox/host-local").unwrap();
+        let index = indexes.next().unwrap().unwrap().path();
+        let before = fs::read(&index).unwrap();
+        let mut command = Command::new("strace");
+        command.args(["-qq", "-o", "/dev/null", "-e", "trace=pwrite64,getdents64"]);
+        command.args(["-e", "inject=pwrite64:error=ENOSPC:when=2", "-e", "inject=getdents64:error=EIO"]);
+        command.arg(net.cni_path().join("host-local"));
+        let Ok(child) = begin(&mut command, "ADD", "c1", &conf) else {
+            return skip("strace is not installed");
+        };
+        let output = child.wait_with_output().unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(answer["msg"].as_str().unwrap().ends_with("/net/.: input/output error"), "{answer}");
+        assert!(fs::read(&index).unwrap() == before, "the index says that it is up to date");
+        assert_eq!(reservations(&dir), 2);
+        assert!(call(net, "ADD", "c2", &conf).0);
+    });
+}
+
 #[test]
 fn a_full_disk_is_an_error_and_leaves_nothing() {
     sandbox(|net| {
