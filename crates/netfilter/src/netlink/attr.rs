@@ -48,6 +48,7 @@ pub(crate) const NAT_TYPE: u16 = 1;
 pub(crate) const NAT_FAMILY: u16 = 2;
 pub(crate) const NAT_REG_ADDR_MIN: u16 = 3;
 pub(crate) const NAT_REG_PROTO_MIN: u16 = 5;
+pub(crate) const NAT_FLAGS: u16 = 7;
 pub(crate) const MASQ_FLAGS: u16 = 1;
 pub(crate) const MASQ_REG_PROTO_MIN: u16 = 2;
 pub(crate) const MATCH_NAME: u16 = 1;

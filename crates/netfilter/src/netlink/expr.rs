@@ -59,6 +59,10 @@ pub(crate) const RTN_LOCAL: u32 = 2;
 /// `NFT_NAT_DNAT`
 pub(crate) const NAT_DNAT: u32 = 1;
 
+/// `NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED`: what newer kernels add by themselves for the two registers
+/// (`net/netfilter/nft_nat.c`).
+const NAT_ADDRESS_AND_PORT: u32 = 3;
+
 /// What a rule decides (`NFT_JUMP` and its neighbours, `NF_ACCEPT`, `NF_DROP`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict<'a> {
@@ -140,7 +144,8 @@ impl<'a> Expr<'a> {
                 result: number(attr::FIB_RESULT)?,
                 flags: number(attr::FIB_FLAGS)?,
             },
-            b"nat" => Self::Nat {
+            // With flags of somebody's (`random`, `persistent`) it is another.
+            b"nat" if number(attr::NAT_FLAGS).unwrap_or(0) & !NAT_ADDRESS_AND_PORT == 0 => Self::Nat {
                 kind: number(attr::NAT_TYPE)?,
                 family: number(attr::NAT_FAMILY)?,
                 address: number(attr::NAT_REG_ADDR_MIN)?,

@@ -355,3 +355,33 @@ fn rules_are_found_by_comment_and_ensured_once() {
         assert!(engine.rules(&table, "post").unwrap().is_empty());
     });
 }
+
+/// Flags and ranges make another rule of it.
+#[test]
+fn a_dnat_with_more_to_it_is_somebody_elses() {
+    for (family, to) in [(Family::Ip, "10.22.0.2:80"), (Family::Ip6, "[fd00:1::2]:80")] {
+        in_netns(move || {
+            let table = TableRef::Nft(family, "t".into());
+            nft(&format!(
+                "add table {table}\nadd chain {table} c {{ type nat hook prerouting priority -100 ; }}"
+            ));
+            let port = Statement::destination_port(Protocol::Tcp, 8080);
+            let own = || Rule::new(vec![port.clone(), Statement::Dnat(to.parse().unwrap())]);
+            for more in ["random", "fully-random", "persistent", "random,persistent"] {
+                nft(&format!("add rule {table} c tcp dport 8080 dnat to {to} {more}"));
+            }
+            nft(&format!("add rule {table} c tcp dport 8080 dnat to {to}-90"));
+            let mut engine = engine();
+            let mut ensure = Batch::new();
+            ensure.nft(family, "t").ensure_rule("c", own(), Position::Tail);
+            engine.apply(&ensure).unwrap();
+            engine.apply(&ensure).unwrap();
+            assert_eq!(engine.rules(&table, "c").unwrap().len(), 6);
+            let mut delete = Batch::new();
+            delete.nft(family, "t").delete_rule("c", own());
+            engine.apply(&delete).unwrap();
+            let left = engine.rules(&table, "c").unwrap();
+            assert_eq!((left.len(), left.iter().filter(|rule| rule.nft.is_some()).count()), (5, 0));
+        });
+    }
+}
