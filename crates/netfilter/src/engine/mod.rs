@@ -386,7 +386,7 @@ impl Engine {
     fn apply_nft(&mut self, changes: &[&Prepared]) -> Result<()> {
         self.apply_planned(|engine| {
             let steps = plan(changes.iter().copied(), Known::NOTHING, engine.socket()?)?.steps;
-            let outcome = tool::run_nft(&engine.path, &steps);
+            let outcome = if steps.is_empty() { Ok(()) } else { tool::run_nft(&engine.path, &steps) };
             Ok((steps, outcome))
         })
     }

@@ -3,8 +3,10 @@
 //!
 //! The scripts are what the Go plugins feed to nft for a container 10.22.0.2/16, fd00:1::2/64 on network `mynet`.
 
+use std::ffi::OsStr;
+
 use cnibox_netfilter::nft::{Chain, ChainType, CtState, Family, Hook, HookPoint, Protocol, Rule, Statement};
-use cnibox_netfilter::{Batch, Owner, Position, TableRef};
+use cnibox_netfilter::{Batch, Choice, Engine, Owner, Position, TableRef};
 use ipnetwork::IpNetwork;
 
 use crate::common::{engine, in_netns, run};
@@ -384,4 +386,15 @@ fn a_dnat_with_more_to_it_is_somebody_elses() {
             assert_eq!((left.len(), left.iter().filter(|rule| rule.nft.is_some()).count()), (5, 0));
         });
     }
+}
+
+/// Deleting what is not there starts no nft, which the host may not have.
+#[test]
+fn nothing_to_do_needs_no_tool() {
+    in_netns(|| {
+        let rule = Rule::new(vec![Statement::Raw(vec!["counter".into()])]);
+        let mut batch = Batch::new();
+        batch.nft(Family::Ip, "t").delete_rule("c", rule);
+        Engine::open(Choice::Netlink, OsStr::new("/nonexistent")).apply(&batch).unwrap();
+    });
 }
