@@ -255,7 +255,7 @@ pub enum Statement {
 pub struct Rule {
     /// The statements in order.
     pub statements: Vec<Statement>,
-    /// The rule's comment, at most 127 bytes.
+    /// The rule's comment, at most 253 bytes; `nft` itself writes no more than 128.
     pub comment: Option<String>,
 }
 

@@ -152,6 +152,7 @@ impl Planner<'_> {
     }
 
     fn ensure_table(&mut self, table: &TableRef, comment: Option<&String>) -> Result<()> {
+        check_comment(table, comment.map(String::as_str))?;
         if !self.tables.contains(table) && !self.reader.has_table(table)? {
             self.step(table, Action::AddTable { comment: comment.cloned() });
         }
@@ -161,7 +162,7 @@ impl Planner<'_> {
 
     fn ensure_chain(&mut self, table: &TableRef, chain: &Chain) -> Result<()> {
         check_chain(table, &chain.name)?;
-        check_comment(chain.comment.as_deref())?;
+        check_comment(table, chain.comment.as_deref())?;
         if self.view(table, &chain.name)?.exists {
             return Ok(());
         }
@@ -178,7 +179,7 @@ impl Planner<'_> {
 
     fn add_rule(&mut self, table: &TableRef, chain: &str, rule: &Rc<Wanted>, at: Position) -> Result<()> {
         check_chain(table, chain)?;
-        check_comment(rule.comment())?;
+        check_comment(table, rule.comment())?;
         if builtin(table, chain).is_some() {
             self.ensure_chain(table, &Chain::regular(chain))?;
         }

@@ -40,10 +40,15 @@ pub(super) fn check_chain(table: &TableRef, name: &str) -> Result<()> {
     Err(Error::InvalidText { kind: "chain name", value: name.to_owned() })
 }
 
-/// 255 bytes with the terminating zero, in either dialect; no control characters, which rule files cannot hold.
-pub(super) fn check_comment(comment: Option<&str>) -> Result<()> {
+/// iptables' limit is `XT_MAX_COMMENT_LEN`, and the kernel's for user data `NFT_USERDATA_MAXLEN`, in which type, length and
+/// a zero byte stand beside the text; no control characters, which rule files cannot hold.
+pub(super) fn check_comment(table: &TableRef, comment: Option<&str>) -> Result<()> {
+    let longest = match table {
+        TableRef::Xt(..) => 255,
+        TableRef::Nft(..) => 253,
+    };
     match comment {
-        Some(text) if text.len() > 255 || text.contains(char::is_control) => {
+        Some(text) if text.len() > longest || text.contains(char::is_control) => {
             Err(Error::InvalidText { kind: "comment", value: text.to_owned() })
         }
         Some(_) | None => Ok(()),

@@ -388,6 +388,30 @@ fn a_dnat_with_more_to_it_is_somebody_elses() {
     }
 }
 
+/// User data of the kernel ends at 256 bytes.
+#[test]
+fn comments_are_as_long_as_the_kernel_holds() {
+    in_netns(|| {
+        let table = TableRef::Nft(Family::Ip, "t".into());
+        let batch = |comment: &str| {
+            let mut batch = Batch::new();
+            let rule = Rule::new(vec![Statement::Accept]).with_comment(comment);
+            batch
+                .nft(Family::Ip, "t")
+                .ensure_table(Some(comment))
+                .ensure_chain(Chain::regular("c").with_comment(comment))
+                .ensure_rule("c", rule, Position::Tail);
+            batch
+        };
+        let (long, longer) = ("x".repeat(253), "x".repeat(254));
+        let mut engine = engine();
+        let error = engine.apply(&batch(&longer)).unwrap_err();
+        assert_eq!(error.to_string(), format!("invalid comment {longer:?}"));
+        engine.apply(&batch(&long)).unwrap();
+        assert_eq!(engine.rules(&table, "c").unwrap()[0].comment.as_ref(), Some(&long));
+    });
+}
+
 /// Deleting what is not there starts no nft, which the host may not have.
 #[test]
 fn nothing_to_do_needs_no_tool() {
