@@ -125,24 +125,14 @@ impl Error {
         if let Self::Kernel { text, .. } = self { text.as_deref() } else { None }
     }
 
-    /// True if a table, chain or rule was missing.
-    #[must_use]
-    pub fn is_not_found(&self) -> bool {
-        self.errno() == Some(libc::ENOENT) || self.stderr_has(&NOT_FOUND)
-    }
-
-    /// True if the object was there already.
-    #[must_use]
-    pub fn is_exists(&self) -> bool {
-        self.errno() == Some(libc::EEXIST) || self.stderr_has(&EXISTS)
-    }
-
     /// True if the host has no such packet filter, in the kernel or as a tool: nothing can be in it.
     #[must_use]
     pub fn is_absence(&self) -> bool {
         match self {
             Self::NoNfTables { .. } | Self::ToolMissing { .. } => true,
-            Self::Tool { status, .. } => *status == VERSION_PROBLEM && self.stderr_has(&NO_TABLES),
+            Self::Tool { status, stderr, .. } => {
+                *status == VERSION_PROBLEM && NO_TABLES.iter().any(|text| stderr.contains(text))
+            }
             Self::Kernel { .. }
             | Self::Socket { .. }
             | Self::NoExtension { .. }
@@ -159,19 +149,8 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Contended { .. })
     }
-
-    fn stderr_has(&self, texts: &[&str]) -> bool {
-        matches!(self, Self::Tool { stderr, .. } if texts.iter().any(|text| stderr.contains(text)))
-    }
 }
 
-/// What the iptables tools of all versions print for missing objects (go-iptables keeps the same list).
-const NOT_FOUND: [&str; 4] = [
-    "Bad rule (does a matching rule exist in that chain?).",
-    "No chain/target/match by that name.",
-    "No such file or directory",
-    "does not exist",
-];
 /// What legacy iptables ends with when the kernel has no such tables (`xtables.h`), and what it says
 /// (`libiptc/libiptc.c`): without the table, without all of them, and `ip6tables` without IPv6.
 const VERSION_PROBLEM: i32 = 3;
@@ -181,7 +160,6 @@ const NO_TABLES: [&str; 4] = [
     "Protocol not available",
     "Address family not supported by protocol",
 ];
-const EXISTS: [&str; 2] = ["Chain already exists", "File exists"];
 
 fn kernel_message(errno: i32, text: Option<&str>) -> String {
     match text {

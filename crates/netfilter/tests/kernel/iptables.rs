@@ -141,7 +141,7 @@ fn finds_and_deletes_rules_of_the_tool() {
             let table = TableRef::Xt(case.family, case.table);
             let listed = engine.rules(&table, case.chain).unwrap();
             let decoded = |info: &cnibox_netfilter::RuleInfo| {
-                info.xt.as_ref().is_some_and(|rule| rule.is_same(&case.rule))
+                info.xt.as_ref().is_some_and(|rule| rule.canonical() == case.rule.canonical())
             };
             assert!(listed.iter().any(decoded), "{:?} not among {listed:#?}", case.rule);
             batch_at(&mut ensure, &case);
@@ -336,7 +336,6 @@ fn errors_name_the_step_and_keep_the_errno() {
         let rule = Rule::new(vec![], Target::Jump("NOWHERE".into()));
         batch.xt(Family::Ipv4, Table::Filter).ensure_chain("OWN").ensure_rule("OWN", rule, Position::Tail);
         let error = engine().apply(&batch).unwrap_err();
-        assert!(error.is_not_found());
         assert_eq!(error.errno(), Some(2));
         assert!(
             error
