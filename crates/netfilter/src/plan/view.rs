@@ -2,7 +2,7 @@
 //! What the planner knows of one chain: the rules that were found, and those that its steps add. Both are looked up by
 //! what they say, so that a batch costs as much as it is long.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::Uses;
@@ -10,6 +10,7 @@ use super::rule::{Canon, Listed, Wanted};
 use crate::batch::RuleId;
 
 /// The picture of a chain.
+#[derive(Default)]
 pub(super) struct View {
     /// As the reader found it.
     pub(super) found: Option<Uses>,
@@ -35,12 +36,7 @@ impl View {
             found,
             exists: found.is_some(),
             rules: found.is_none().then(Rules::default),
-            rules_found: 0,
-            hinted: None,
-            sought: false,
-            gone: HashSet::new(),
-            added: Added::default(),
-            jumps: 0,
+            ..Self::default()
         }
     }
 
@@ -128,21 +124,19 @@ impl Rules {
     }
 }
 
-/// Rules that steps add, by the index of the step.
+/// Rules that steps add, with the indexes of the steps.
 #[derive(Default)]
 pub(super) struct Added {
-    by_step: BTreeMap<usize, Rc<Wanted>>,
     steps: HashMap<Rc<Wanted>, Vec<usize>>,
 }
 
 impl Added {
     pub(super) fn push(&mut self, rule: Rc<Wanted>, step: usize) {
-        self.steps.entry(Rc::clone(&rule)).or_default().push(step);
-        self.by_step.insert(step, rule);
+        self.steps.entry(rule).or_default().push(step);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.by_step.is_empty()
+        self.steps.is_empty()
     }
 
     pub(super) fn contains(&self, rule: &Wanted) -> bool {
@@ -151,8 +145,8 @@ impl Added {
 
     /// Takes out the rules that say what `rule` says.
     pub(super) fn take(&mut self, rule: &Wanted) -> Vec<(usize, Rc<Wanted>)> {
-        let steps = self.steps.remove(rule).unwrap_or_default();
-        steps.into_iter().filter_map(|step| Some((step, self.by_step.remove(&step)?))).collect()
+        let Some((rule, steps)) = self.steps.remove_entry(rule) else { return Vec::new() };
+        steps.into_iter().map(|step| (step, Rc::clone(&rule))).collect()
     }
 
     /// Takes out the rules of which `goes` is true.
