@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What must be, as data: a list of changes to tables, chains and rules of both dialects.
 //!
-//! A batch does nothing by itself, can be compared in tests and shown to people. [`crate::Engine::apply`] makes it true. This
+//! A batch does nothing by itself and can be compared in tests. [`crate::Engine::apply`] makes it true. This
 //! room is data: it must never know what there is already, nor how anything is read or written.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 
 use ipnetwork::IpNetwork;
@@ -27,12 +28,12 @@ impl Batch {
 
     /// Adds changes to one table of the iptables dialect (`iptables -t nat ...`).
     pub fn xt(&mut self, family: xt::Family, table: xt::Table) -> XtChanges<'_> {
-        XtChanges { batch: self, family, table }
+        Changes { batch: self, table: TableRef::Xt(family, table), _dialect: PhantomData }
     }
 
     /// Adds changes to one native nf_tables table (`nft ... inet mytable`).
     pub fn nft(&mut self, family: nft::Family, table: impl Into<String>) -> NftChanges<'_> {
-        NftChanges { batch: self, family, table: table.into() }
+        Changes { batch: self, table: TableRef::Nft(family, table.into()), _dialect: PhantomData }
     }
 
     /// The changes in the order in which they were added.
@@ -57,69 +58,55 @@ impl Batch {
     #[must_use]
     pub fn native(&self, table: &str) -> Option<Self> {
         let native = |change: &Change| {
-            let Change::Xt { family, op, .. } = change else { return Some(change.clone()) };
-            let family = TableRef::Xt(*family, xt::Table::Filter).family();
-            let rule = op.rule().map(xt::Rule::native);
-            let op = match rule {
-                Some(rule) => {
-                    let rule = rule?;
-                    op.map(|_| rule)
+            let TableRef::Xt(family, _) = change.table else { return Some(change.clone()) };
+            let op = match change.op.rule() {
+                Some(AnyRule::Xt(rule)) => {
+                    let rule = rule.native()?;
+                    change.op.map(|_| rule.into())
                 }
-                None => op.map(|_| nft::Rule::new(Vec::new())),
+                Some(AnyRule::Nft(_)) | None => change.op.clone(),
             };
-            Some(Change::Nft { family, table: table.to_owned(), op })
+            Some(Change { table: TableRef::Nft(family.into(), table.to_owned()), op })
         };
         Some(Self { changes: self.changes.iter().map(native).collect::<Option<_>>()? })
     }
 }
 
-/// One change on a line, in order.
-impl fmt::Display for Batch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.changes.iter().try_for_each(|change| writeln!(f, "{change}"))
-    }
-}
-
 /// One change of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// In the iptables dialect.
-    Xt {
-        /// IPv4 (`iptables`) or IPv6 (`ip6tables`).
-        family: xt::Family,
-        /// The table.
-        table: xt::Table,
-        /// What is changed.
-        op: Op<xt::Rule>,
-    },
-    /// In the native nf_tables dialect.
-    Nft {
-        /// Family of the table.
-        family: nft::Family,
-        /// Name of the table.
-        table: String,
-        /// What is changed.
-        op: Op<nft::Rule>,
-    },
+pub struct Change<R = AnyRule> {
+    /// The table.
+    pub table: TableRef,
+    /// What is changed.
+    pub op: Op<R>,
 }
 
-impl Change {
-    /// The table that is changed.
-    #[must_use]
-    pub fn table(&self) -> TableRef {
-        match self {
-            Self::Xt { family, table, .. } => TableRef::Xt(*family, *table),
-            Self::Nft { family, table, .. } => TableRef::Nft(*family, table.clone()),
-        }
+/// A rule of either dialect.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum AnyRule {
+    /// Of the iptables dialect.
+    Xt(xt::Rule),
+    /// Of the native dialect.
+    Nft(nft::Rule),
+}
+
+impl From<xt::Rule> for AnyRule {
+    fn from(rule: xt::Rule) -> Self {
+        Self::Xt(rule)
     }
 }
 
-impl fmt::Display for Change {
+impl From<nft::Rule> for AnyRule {
+    fn from(rule: nft::Rule) -> Self {
+        Self::Nft(rule)
+    }
+}
+
+impl fmt::Display for AnyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.table())?;
         match self {
-            Self::Xt { op, .. } => op.fmt(f),
-            Self::Nft { op, .. } => op.fmt(f),
+            Self::Xt(rule) => rule.fmt(f),
+            Self::Nft(rule) => rule.fmt(f),
         }
     }
 }
@@ -230,25 +217,6 @@ impl<R> Op<R> {
     }
 }
 
-impl<R: fmt::Display> fmt::Display for Op<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::EnsureTable { .. } => f.write_str("ensure table"),
-            Self::EnsureChain(chain) => write!(f, "ensure chain {}", chain.name),
-            Self::EnsureRule { chain, rule, at } => write!(f, "ensure rule in {chain}, {at}: {rule}"),
-            Self::AppendRule { chain, rule } => write!(f, "append rule to {chain}: {rule}"),
-            Self::DeleteRule { chain, rule } => write!(f, "delete rule from {chain}: {rule}"),
-            Self::DeleteRulesWhere { chain, owner } => write!(f, "delete rules from {chain}: {owner}"),
-            Self::DeleteFound { chain, id } => write!(f, "delete rule from {chain}: {id}"),
-            Self::FlushChain { chain } => write!(f, "flush chain {chain}"),
-            Self::DeleteChain { chain } => write!(f, "delete chain {chain}"),
-            Self::DeleteChainIfUnreferenced { chain } => {
-                write!(f, "delete chain {chain} unless rules jump to it")
-            }
-        }
-    }
-}
-
 /// Where a missing rule is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
@@ -296,17 +264,6 @@ impl Owner {
     }
 }
 
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Comment(text) => write!(f, "comment {text:?}"),
-            Self::CommentPrefix(text) => write!(f, "comment that starts with {text:?}"),
-            Self::JumpsTo(chain) => write!(f, "jump to {chain}"),
-            Self::JumpsToWith { chain, comment } => write!(f, "jump to {chain}, comment {comment:?}"),
-        }
-    }
-}
-
 /// Names a table of either dialect.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TableRef {
@@ -321,8 +278,7 @@ impl TableRef {
     #[must_use]
     pub fn family(&self) -> nft::Family {
         match self {
-            Self::Xt(xt::Family::Ipv4, _) => nft::Family::Ip,
-            Self::Xt(xt::Family::Ipv6, _) => nft::Family::Ip6,
+            Self::Xt(family, _) => (*family).into(),
             Self::Nft(family, _) => *family,
         }
     }
@@ -395,29 +351,21 @@ pub struct RuleInfo {
     pub nft: Option<nft::Rule>,
 }
 
-/// Adds changes of one table of the iptables dialect to a [`Batch`].
+/// Adds changes of one table to a [`Batch`], with rules of its dialect.
 #[derive(Debug)]
-pub struct XtChanges<'a> {
+pub struct Changes<'a, R> {
     batch: &'a mut Batch,
-    family: xt::Family,
-    table: xt::Table,
+    table: TableRef,
+    _dialect: PhantomData<R>,
 }
+
+/// Adds changes of one table of the iptables dialect to a [`Batch`].
+pub type XtChanges<'a> = Changes<'a, xt::Rule>;
 
 /// Adds changes of one native nf_tables table to a [`Batch`].
-#[derive(Debug)]
-pub struct NftChanges<'a> {
-    batch: &'a mut Batch,
-    family: nft::Family,
-    table: String,
-}
+pub type NftChanges<'a> = Changes<'a, nft::Rule>;
 
 impl XtChanges<'_> {
-    fn push(self, op: Op<xt::Rule>) -> Self {
-        let (family, table) = (self.family, self.table);
-        self.batch.changes.push(Change::Xt { family, table, op });
-        self
-    }
-
     /// [`Op::EnsureChain`] (`-N`, existing is fine).
     pub fn ensure_chain(self, name: impl Into<String>) -> Self {
         self.push(Op::EnsureChain(nft::Chain::regular(name)))
@@ -425,12 +373,6 @@ impl XtChanges<'_> {
 }
 
 impl NftChanges<'_> {
-    fn push(self, op: Op<nft::Rule>) -> Self {
-        let (family, table) = (self.family, self.table.clone());
-        self.batch.changes.push(Change::Nft { family, table, op });
-        self
-    }
-
     /// [`Op::EnsureTable`] (`add table`).
     pub fn ensure_table(self, comment: Option<&str>) -> Self {
         self.push(Op::EnsureTable { comment: comment.map(str::to_owned) })
@@ -442,52 +384,49 @@ impl NftChanges<'_> {
     }
 }
 
-/// The builder methods that both dialects share.
-macro_rules! rule_changes {
-    ($builder:ident, $rule:ty) => {
-        impl $builder<'_> {
-            /// [`Op::EnsureRule`].
-            pub fn ensure_rule(self, chain: impl Into<String>, rule: $rule, at: Position) -> Self {
-                self.push(Op::EnsureRule { chain: chain.into(), rule, at })
-            }
+impl<R: Into<AnyRule>> Changes<'_, R> {
+    fn push(self, op: Op<AnyRule>) -> Self {
+        self.batch.changes.push(Change { table: self.table.clone(), op });
+        self
+    }
 
-            /// [`Op::AppendRule`].
-            pub fn append_rule(self, chain: impl Into<String>, rule: $rule) -> Self {
-                self.push(Op::AppendRule { chain: chain.into(), rule })
-            }
+    /// [`Op::EnsureRule`].
+    pub fn ensure_rule(self, chain: impl Into<String>, rule: R, at: Position) -> Self {
+        self.push(Op::EnsureRule { chain: chain.into(), rule: rule.into(), at })
+    }
 
-            /// [`Op::DeleteRule`].
-            pub fn delete_rule(self, chain: impl Into<String>, rule: $rule) -> Self {
-                self.push(Op::DeleteRule { chain: chain.into(), rule })
-            }
+    /// [`Op::AppendRule`].
+    pub fn append_rule(self, chain: impl Into<String>, rule: R) -> Self {
+        self.push(Op::AppendRule { chain: chain.into(), rule: rule.into() })
+    }
 
-            /// [`Op::DeleteRulesWhere`].
-            pub fn delete_rules_where(self, chain: impl Into<String>, owner: Owner) -> Self {
-                self.push(Op::DeleteRulesWhere { chain: chain.into(), owner })
-            }
+    /// [`Op::DeleteRule`].
+    pub fn delete_rule(self, chain: impl Into<String>, rule: R) -> Self {
+        self.push(Op::DeleteRule { chain: chain.into(), rule: rule.into() })
+    }
 
-            /// [`Op::DeleteFound`].
-            pub fn delete_found(self, chain: impl Into<String>, id: RuleId) -> Self {
-                self.push(Op::DeleteFound { chain: chain.into(), id })
-            }
+    /// [`Op::DeleteRulesWhere`].
+    pub fn delete_rules_where(self, chain: impl Into<String>, owner: Owner) -> Self {
+        self.push(Op::DeleteRulesWhere { chain: chain.into(), owner })
+    }
 
-            /// [`Op::FlushChain`].
-            pub fn flush_chain(self, chain: impl Into<String>) -> Self {
-                self.push(Op::FlushChain { chain: chain.into() })
-            }
+    /// [`Op::DeleteFound`].
+    pub fn delete_found(self, chain: impl Into<String>, id: RuleId) -> Self {
+        self.push(Op::DeleteFound { chain: chain.into(), id })
+    }
 
-            /// [`Op::DeleteChain`].
-            pub fn delete_chain(self, chain: impl Into<String>) -> Self {
-                self.push(Op::DeleteChain { chain: chain.into() })
-            }
+    /// [`Op::FlushChain`].
+    pub fn flush_chain(self, chain: impl Into<String>) -> Self {
+        self.push(Op::FlushChain { chain: chain.into() })
+    }
 
-            /// [`Op::DeleteChainIfUnreferenced`].
-            pub fn delete_chain_if_unreferenced(self, chain: impl Into<String>) -> Self {
-                self.push(Op::DeleteChainIfUnreferenced { chain: chain.into() })
-            }
-        }
-    };
+    /// [`Op::DeleteChain`].
+    pub fn delete_chain(self, chain: impl Into<String>) -> Self {
+        self.push(Op::DeleteChain { chain: chain.into() })
+    }
+
+    /// [`Op::DeleteChainIfUnreferenced`].
+    pub fn delete_chain_if_unreferenced(self, chain: impl Into<String>) -> Self {
+        self.push(Op::DeleteChainIfUnreferenced { chain: chain.into() })
+    }
 }
-
-rule_changes!(XtChanges, xt::Rule);
-rule_changes!(NftChanges, nft::Rule);

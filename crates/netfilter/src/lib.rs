@@ -24,11 +24,7 @@
 //! let forward = Rule::new(vec![port], Target::Dnat("10.22.0.2:80".parse()?));
 //! let mut batch = Batch::new();
 //! batch.xt(Family::Ipv4, Table::Nat).ensure_chain("WEB").ensure_rule("WEB", forward, Position::Tail);
-//! assert_eq!(
-//!     batch.to_string(),
-//!     "ip nat: ensure chain WEB\n\
-//!      ip nat: ensure rule in WEB, tail: -p tcp --dport 8080 -j DNAT --to-destination 10.22.0.2:80\n"
-//! );
+//! assert_eq!(batch.changes().len(), 2);
 //! # Ok::<(), std::net::AddrParseError>(())
 //! ```
 //!
@@ -45,12 +41,14 @@ mod plan;
 mod tool;
 pub mod xt;
 
-pub use batch::{Batch, Change, NftChanges, Op, Owner, Position, RuleId, RuleInfo, TableRef, XtChanges};
+pub use batch::{
+    AnyRule, Batch, Change, Changes, NftChanges, Op, Owner, Position, RuleId, RuleInfo, TableRef, XtChanges,
+};
 pub use engine::{Choice, Engine, if_any};
 pub use error::{Error, Result};
 pub use known::{Hint, Inventory};
 pub use netlink::{conntrack, sweep};
-pub use plan::{Action, AnyRule, Step, Wanted};
+pub use plan::{Action, Step, Wanted};
 pub use tool::Flavour;
 pub use xt::Family;
 

@@ -89,7 +89,7 @@ fn natively(rules: &Batch, table: &str) -> Batch {
 
 /// The plugin's own table.
 pub(crate) fn table(family: Family) -> TableRef {
-    TableRef::Nft(TableRef::Xt(family, Table::Filter).family(), OWN.to_owned())
+    TableRef::Nft(family.into(), OWN.to_owned())
 }
 
 const OWN: &str = "cni_firewall";

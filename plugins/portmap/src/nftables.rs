@@ -223,10 +223,7 @@ pub(crate) fn table_ref(family: Family) -> TableRef {
 }
 
 fn table(family: Family) -> Table {
-    match family {
-        Family::Ipv4 => Table::Ip,
-        Family::Ipv6 => Table::Ip6,
-    }
+    family.into()
 }
 
 const TABLE: &str = "cni_hostport";

@@ -4,7 +4,7 @@
 
 mod route;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::batch::{Batch, RuleInfo, TableRef};
 use crate::error::{Error, Result};
 use crate::known::{Guard, Hint, Inventory, Known};
 use crate::netlink::{self, Form, Socket, commit, extensions, needs_module};
-use crate::plan::{Action, AnyRule, Canon, Listed, Prepared, Reader, Step, Wanted, plan, search};
+use crate::plan::{Action, Canon, Listed, Prepared, Reader, Step, Wanted, plan, search};
 use crate::tool::{self, Flavour, Tool, find_tool, is_legacy_program, reads_native_matches};
 use crate::xt::{self, Extension};
 pub use route::Choice;
-use route::{ROUTES, Route, of_route, routed};
+use route::{Route, routed};
 
 /// How long others may keep changing the ruleset between a look and the change that is based on it. A crowd of
 /// `iptables` processes does for seconds.
@@ -31,6 +31,7 @@ const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// The packet filter of the network namespace in which the calling thread first used the engine.
+#[derive(Default)]
 pub struct Engine {
     choice: Choice,
     path: OsString,
@@ -47,33 +48,12 @@ pub struct Engine {
     missed: Option<String>,
 }
 
-impl std::fmt::Debug for Engine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine")
-            .field("choice", &self.choice)
-            .field("flavour", &self.flavour)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Engine {
     /// An engine that finds tools in `path` (the value of `PATH`). Nothing is opened yet; the first use opens a socket in
     /// the network namespace of the calling thread and keeps it.
     #[must_use]
     pub fn open(choice: Choice, path: &OsStr) -> Self {
-        Self {
-            choice,
-            path: path.to_owned(),
-            iptables: None,
-            flavour: None,
-            form: None,
-            socket: None,
-            hints: Vec::new(),
-            added: Vec::new(),
-            inventory: None,
-            took_inventory: false,
-            missed: None,
-        }
+        Self { choice, path: path.to_owned(), ..Self::default() }
     }
 
     /// From now on rules are looked for in these places first. A chain that such a rule jumps to tells whether there are
@@ -154,34 +134,30 @@ impl Engine {
         Ok(cannot)
     }
 
-    /// The part of the kernel that these rules need and it does not have, by its module's name; only rules of the iptables
-    /// dialect that go over netlink need any.
-    fn lacks(&mut self, rules: &Batch) -> Result<Option<String>> {
-        let needed = self.needed_extensions(rules);
-        self.lacks_any(&needed)
-    }
-
     /// Finds out whether the kernel can hold these rules of the iptables dialect, for `operation`.
     ///
     /// # Errors
     /// [`Error::NoExtension`] when not; when the kernel does not tell.
     pub fn require(&mut self, rules: &Batch, operation: &str) -> Result<()> {
-        match self.lacks(rules)? {
+        let needed = self.needed_extensions(rules);
+        match self.lacks_any(&needed)? {
             Some(module) => Err(Error::NoExtension { operation: operation.to_owned(), module }),
             None => Ok(()),
         }
     }
 
+    /// Only rules of the iptables dialect that go over netlink need any.
     fn needed_extensions(&mut self, rules: &Batch) -> BTreeSet<netlink::Extension> {
         if self.uses_tool() {
             return BTreeSet::new();
         }
         let changes: Vec<_> = rules.changes().iter().map(Prepared::new).collect();
-        let form = self.form(&changes.iter().collect::<Vec<_>>());
+        let form = self.form(&changes);
         let canons = changes.iter().filter_map(|change| Some((change.op.rule()?.canon()?, &change.table)));
         canons.flat_map(|(canon, table)| extensions(canon, table, form)).collect()
     }
 
+    /// The first of the kernel's parts that is missing for these extensions, by the name of its module.
     fn lacks_any(&mut self, needed: &BTreeSet<netlink::Extension>) -> Result<Option<String>> {
         if needed.is_empty() { Ok(None) } else { self.socket()?.lacks(needed) }
     }
@@ -195,8 +171,8 @@ impl Engine {
     /// [`Error::Kernel`] or [`Error::Tool`] with the first step that was refused; [`Error::InvalidText`] for names and
     /// comments that cannot be written; [`Error::ToolMissing`]; [`Error::Contended`].
     pub fn apply(&mut self, batch: &Batch) -> Result<()> {
-        let changes = self.routed(batch);
-        ROUTES.into_iter().try_for_each(|route| self.apply_by(route, &of_route(&changes, route)))
+        let mut routed = self.routed(batch).into_iter();
+        routed.try_for_each(|(route, changes)| self.apply_by(route, &changes))
     }
 
     /// As [`Engine::apply`] for a batch that only takes away: a packet filter that the host does not have has nothing in
@@ -205,8 +181,9 @@ impl Engine {
     /// # Errors
     /// The first of those of [`Engine::apply`].
     pub fn clear(&mut self, batch: &Batch) -> Result<()> {
-        let changes = self.routed(batch);
-        let outcomes = ROUTES.map(|route| if_any(self.apply_by(route, &of_route(&changes, route))));
+        let routed = self.routed(batch).into_iter();
+        let outcomes: Vec<_> =
+            routed.map(|(route, changes)| if_any(self.apply_by(route, &changes))).collect();
         outcomes.into_iter().collect()
     }
 
@@ -216,22 +193,9 @@ impl Engine {
     /// # Errors
     /// Those of the kernel or tool; [`Error::InvalidText`].
     pub fn needed(&mut self, batch: &Batch) -> Result<Vec<Step>> {
-        let changes = self.routed(batch);
         let mut steps = Vec::new();
-        for route in ROUTES {
-            let changes = of_route(&changes, route);
-            match route {
-                _ if changes.is_empty() => {}
-                Route::Tool(family) => {
-                    steps.extend(plan(changes, Known::NOTHING, &mut self.tool(family))?.steps);
-                }
-                Route::Nft => steps.extend(plan(changes, Known::NOTHING, self.socket()?)?.steps),
-                Route::Netlink => {
-                    let socket = socket(&mut self.socket)?;
-                    let known = Known { hints: &self.hints, guard: Guard::Generation, inventory: None };
-                    steps.extend(plan(changes, known, socket)?.steps);
-                }
-            }
+        for (route, changes) in self.routed(batch) {
+            steps.extend(self.planned(route, &changes)?);
         }
         Ok(steps)
     }
@@ -265,7 +229,7 @@ impl Engine {
         rules: &'r [xt::Rule],
     ) -> Result<Vec<&'r xt::Rule>> {
         let table = TableRef::Xt(family, table);
-        let wanted = |rule: &xt::Rule| Rc::new(Wanted::new(AnyRule::Xt(rule.clone()), &table));
+        let wanted = |rule: &xt::Rule| Rc::new(Wanted::new(rule.clone().into(), &table));
         let wanted: Vec<_> = rules.iter().map(wanted).collect();
         let hints: Vec<_> = self.hints.iter().filter_map(|hint| hint.within(&table, chain)).collect();
         let found = if wanted.iter().any(|wanted| wanted.needs_tool()) {
@@ -315,21 +279,38 @@ impl Engine {
         }
     }
 
-    /// The changes with their routes.
-    fn routed(&mut self, batch: &Batch) -> Vec<(Route, Prepared)> {
+    /// The changes by their routes.
+    fn routed(&mut self, batch: &Batch) -> BTreeMap<Route, Vec<Prepared>> {
         routed(batch, || self.uses_tool())
     }
 
-    fn apply_by(&mut self, route: Route, changes: &[&Prepared]) -> Result<()> {
+    /// What is still to be done for changes of one route.
+    fn planned(&mut self, route: Route, changes: &[Prepared]) -> Result<Vec<Step>> {
+        let plan = match route {
+            Route::Tool(family) => plan(changes, Known::NOTHING, &mut self.tool(family))?,
+            Route::Nft => plan(changes, Known::NOTHING, self.socket()?)?,
+            Route::Netlink => {
+                let socket = socket(&mut self.socket)?;
+                let known = Known { hints: &self.hints, guard: Guard::Generation, inventory: None };
+                plan(changes, known, socket)?
+            }
+        };
+        Ok(plan.steps)
+    }
+
+    fn apply_by(&mut self, route: Route, changes: &[Prepared]) -> Result<()> {
         match route {
-            _ if changes.is_empty() => Ok(()),
             Route::Netlink => self.apply_netlink(changes),
-            Route::Tool(family) => self.apply_tool(family, changes),
-            Route::Nft => self.apply_nft(changes),
+            Route::Tool(family) => {
+                self.apply_planned(route, changes, |engine, steps| engine.tool(family).restore(steps))
+            }
+            Route::Nft => {
+                self.apply_planned(route, changes, |engine, steps| tool::run_nft(&engine.path, steps))
+            }
         }
     }
 
-    fn apply_netlink(&mut self, changes: &[&Prepared]) -> Result<()> {
+    fn apply_netlink(&mut self, changes: &[Prepared]) -> Result<()> {
         let form = self.form(changes);
         let (mut pause, deadline) = (FIRST_PAUSE, Instant::now() + PATIENCE);
         let mut attempts = 0;
@@ -338,7 +319,7 @@ impl Engine {
             let generation = socket.generation()?;
             let inventory = self.inventory.as_ref().filter(|inventory| inventory.is_of(generation));
             let known = Known { hints: &self.hints, guard: Guard::Generation, inventory };
-            let plan = plan(changes.iter().copied(), known, socket)?;
+            let plan = plan(changes, known, socket)?;
             if plan.steps.is_empty() {
                 return Ok(());
             }
@@ -374,34 +355,23 @@ impl Engine {
         }
     }
 
-    fn apply_tool(&mut self, family: xt::Family, changes: &[&Prepared]) -> Result<()> {
-        self.apply_planned(|engine| {
-            let mut tool = engine.tool(family);
-            let steps = plan(changes.iter().copied(), Known::NOTHING, &mut tool)?.steps;
-            let outcome = tool.restore(&steps);
-            Ok((steps, outcome))
-        })
-    }
-
-    fn apply_nft(&mut self, changes: &[&Prepared]) -> Result<()> {
-        self.apply_planned(|engine| {
-            let steps = plan(changes.iter().copied(), Known::NOTHING, engine.socket()?)?.steps;
-            let outcome = if steps.is_empty() { Ok(()) } else { tool::run_nft(&engine.path, &steps) };
-            Ok((steps, outcome))
-        })
-    }
-
-    /// Plans, and has a tool carry that out. Between the two somebody else may have made the same chain or taken the same rule
-    /// away, which the tool refuses: then a new look asks for other steps. What it refuses twice is refused.
+    /// Plans, and has a tool carry that out if there is anything to do. Between the two somebody else may have made the same
+    /// chain or taken the same rule away, which the tool refuses: then a new look asks for other steps. What it refuses twice
+    /// is refused.
     fn apply_planned(
         &mut self,
-        mut attempt: impl FnMut(&mut Self) -> Result<(Vec<Step>, Result<()>)>,
+        route: Route,
+        changes: &[Prepared],
+        carry_out: impl Fn(&Self, &[Step]) -> Result<()>,
     ) -> Result<()> {
         let (mut pause, deadline) = (FIRST_PAUSE, Instant::now() + PATIENCE);
         let mut refused: Vec<Step> = Vec::new();
         loop {
-            let (steps, outcome) = attempt(self)?;
-            match outcome {
+            let steps = self.planned(route, changes)?;
+            if steps.is_empty() {
+                return Ok(());
+            }
+            match carry_out(self, &steps) {
                 Err(Error::Tool { .. }) if steps != refused && Instant::now() < deadline => refused = steps,
                 outcome => return outcome,
             }
@@ -411,8 +381,8 @@ impl Engine {
     }
 
     /// How the host's iptables wants to read ports and marks; asked for only if there are any.
-    fn form(&mut self, changes: &[&Prepared]) -> Form {
-        if !changes.iter().any(|change| depends_on_form(change)) {
+    fn form(&mut self, changes: &[Prepared]) -> Form {
+        if !changes.iter().any(depends_on_form) {
             return Form::Native;
         }
         if let Some(form) = self.form {

@@ -2,7 +2,7 @@
 //! Which transport a change takes: the one that is asked for, unless a rule needs the tool. It must never know whether the
 //! host has it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::batch::{Batch, TableRef};
 use crate::error::{Error, Result};
@@ -35,21 +35,17 @@ impl std::str::FromStr for Choice {
     }
 }
 
-/// Which transport a change takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which transport a change takes, in the order in which they are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Route {
     Netlink,
     Tool(xt::Family),
     Nft,
 }
 
-/// In the order in which they are taken.
-pub(super) const ROUTES: [Route; 4] =
-    [Route::Netlink, Route::Tool(xt::Family::Ipv4), Route::Tool(xt::Family::Ipv6), Route::Nft];
-
-/// The changes with their rules prepared, each with its route. One rule that needs the tool takes all changes of its family
+/// The changes with their rules prepared, by their routes. One rule that needs the tool takes all changes of its family
 /// or native table with it, so that their order is kept. `uses_tool` is asked only if there are rules of the iptables dialect.
-pub(super) fn routed(batch: &Batch, uses_tool: impl FnOnce() -> bool) -> Vec<(Route, Prepared)> {
+pub(super) fn routed(batch: &Batch, uses_tool: impl FnOnce() -> bool) -> BTreeMap<Route, Vec<Prepared>> {
     let changes: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
     let has_xt = changes.iter().any(|change| matches!(change.table, TableRef::Xt(..)));
     let tool = has_xt && uses_tool();
@@ -61,11 +57,9 @@ pub(super) fn routed(batch: &Batch, uses_tool: impl FnOnce() -> bool) -> Vec<(Ro
         ByTool::Family(_) | ByTool::Native(_) => Route::Netlink,
     };
     let routes: Vec<_> = changes.iter().map(route).collect();
-    routes.into_iter().zip(changes).collect()
-}
-
-pub(super) fn of_route(changes: &[(Route, Prepared)], route: Route) -> Vec<&Prepared> {
-    changes.iter().filter(|(of, _)| *of == route).map(|(_, change)| change).collect()
+    let mut routed: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    routes.into_iter().zip(changes).for_each(|(route, change)| routed.entry(route).or_default().push(change));
+    routed
 }
 
 /// What one call of a tool serves.

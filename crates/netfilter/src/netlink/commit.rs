@@ -3,15 +3,15 @@
 
 use std::collections::HashSet;
 
-use super::listing::{chain_name, handle};
+use super::listing::handle;
 use super::message::{Messages, NewRule};
 use super::socket::{Refusal, Socket};
 use super::xt::Form;
 use super::{nft, xt};
-use crate::batch::{Position, RuleId, TableRef};
+use crate::batch::{AnyRule, Position, RuleId, TableRef};
 use crate::error::{Error, Result};
 use crate::known::Hint;
-use crate::plan::{Action, AnyRule, Canon, Step, Wanted};
+use crate::plan::{Action, Canon, Step, Wanted};
 
 /// Commits the steps if the ruleset still is of this generation, and says where rules were put in chains that were there
 /// before; `None` if it is not, or if the answer got lost.
@@ -88,20 +88,19 @@ fn step_of(seq: u32, first: u32, steps: &[Step]) -> Option<&Step> {
 }
 
 fn push(messages: &mut Messages, Step { table, action }: &Step, form: Form, echo: bool) -> Result<()> {
-    let family = table.family();
     match action {
-        Action::AddTable { comment } => messages.new_table(family, table.name(), comment.as_deref()),
-        Action::AddChain(chain) => messages.new_chain(family, table.name(), chain),
+        Action::AddTable { comment } => messages.new_table(table, comment.as_deref()),
+        Action::AddChain(chain) => messages.new_chain(table, chain),
         Action::AddRule { chain, rule, at } => {
             let rule = NewRule { at_head: *at == Position::Head, echo, ..encode(table, rule, form)? };
-            messages.new_rule(chain_name(table, chain), &rule);
+            messages.new_rule(table, chain, &rule);
         }
         Action::DeleteRule { chain, id: RuleId::Handle(handle) } => {
-            messages.delete_rule(chain_name(table, chain), Some(*handle));
+            messages.delete_rule(table, chain, Some(*handle));
         }
         Action::DeleteRule { id: RuleId::Listed(words), .. } => return Err(unencodable(words.join(" "))),
-        Action::Flush { chain } => messages.delete_rule(chain_name(table, chain), None),
-        Action::DeleteChain { chain } => messages.delete_chain(chain_name(table, chain)),
+        Action::Flush { chain } => messages.delete_rule(table, chain, None),
+        Action::DeleteChain { chain } => messages.delete_chain(table, chain),
     }
     Ok(())
 }

@@ -5,26 +5,21 @@
 
 use std::collections::BTreeSet;
 
-use netlink_bindings::utils::push_header;
+use netlink_bindings::nftables::OpGetcompatDo;
 
 use super::expr::Expr;
-use super::message::Messages;
+use super::message::{self, Messages};
 use super::socket::Socket;
 use super::xt::{self, Form};
 use crate::batch::TableRef;
 use crate::error::Result;
+use crate::nft::Family;
 use crate::plan::Canon;
 
 /// What extensions are reached through.
 const NFT_COMPAT: &str = "nft_compat";
 /// `NFNL_SUBSYS_NFT_COMPAT << 8 | NFNL_MSG_COMPAT_GET`
 const COMPAT_GET: u16 = 11 << 8;
-/// `NFTA_COMPAT_NAME`, `NFTA_COMPAT_REV`, `NFTA_COMPAT_TYPE`
-const NAME: u16 = 1;
-const REV: u16 = 2;
-const TYPE: u16 = 3;
-/// `struct nfgenmsg` for IPv4, with a resource of 0. IPv6 has the same extensions.
-const HEADER: [u8; 4] = [2, 0, 0, 0];
 
 /// A match or target of x_tables.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,13 +82,9 @@ impl Socket {
     }
 }
 
+/// Of IPv4; IPv6 has the same extensions.
 fn push_question(buffer: &mut Vec<u8>, extension: &Extension) {
-    buffer.extend(HEADER);
-    let name = [extension.name.as_bytes(), b"\0"].concat();
-    push_header(buffer, NAME, u16::try_from(name.len()).unwrap_or(u16::MAX));
-    buffer.extend(name);
-    for (kind, value) in [(REV, extension.rev), (TYPE, u32::from(extension.is_target))] {
-        push_header(buffer, kind, 4);
-        buffer.extend(value.to_be_bytes());
-    }
+    let attrs = OpGetcompatDo::encode_request(buffer, &message::header(Family::Ip));
+    let attrs = attrs.push_name_bytes(extension.name.as_bytes()).push_rev(extension.rev);
+    attrs.push_type(extension.is_target.into());
 }

@@ -5,13 +5,13 @@
 //! Needed where a forwarded port appears or goes: the kernel keeps sending packets of a known UDP flow where it sent them
 //! before, whatever the rules say now.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use netlink_bindings::conntrack::{Nfgenmsg, PushConntrackAttrs};
-use netlink_bindings::utils::{find_attr, push_header};
+use netlink_bindings::conntrack::{ConntrackAttrs, IterableTupleAttrs, PushConntrackAttrs};
+use netlink_bindings::utils::{NLA_F_NESTED, find_attr, push_header};
 
-use super::message::{Messages, NFGENMSG};
+use super::message::{ACK, DUMP, NFGENMSG, header, single};
 use super::socket::Socket;
 use crate::error::Result;
 use crate::xt::{Family, Protocol};
@@ -21,10 +21,7 @@ const CTNETLINK: u16 = 1 << 8;
 const NEW: u16 = CTNETLINK;
 const GET: u16 = CTNETLINK | 1;
 const DELETE: u16 = CTNETLINK | 2;
-const ACK: u16 = 4;
-const DUMP: u16 = 0x300;
 const TUPLE_ORIG: u16 = 1;
-const TUPLE_REPLY: u16 = 2;
 const ID: u16 = 12;
 const ZONE: u16 = 18;
 /// `CTA_FILTER_FLAG(CTA_PROTO_NUM)`, `net/netfilter/nf_conntrack_netlink.c`
@@ -78,13 +75,9 @@ pub fn flush(flows: &[Flow]) -> Result<()> {
     if filtered.len() > MOST_FILTERED || !delete_filtered(&mut socket, &filtered)? {
         listed.extend(filtered);
     }
-    let mut passes: Vec<(Family, Protocol)> =
-        listed.iter().map(|flow| (flow.family, flow.protocol)).collect();
-    passes.sort_unstable();
-    passes.dedup();
-    for (family, protocol) in passes {
-        let wanted: Vec<&Flow> =
-            listed.iter().filter(|f| f.family == family && f.protocol == protocol).collect();
+    let mut passes: BTreeMap<(Family, Protocol), Vec<&Flow>> = BTreeMap::new();
+    listed.iter().for_each(|flow| passes.entry((flow.family, flow.protocol)).or_default().push(flow));
+    for ((family, _), wanted) in passes {
         let entries = matching(&mut socket, &wanted)?;
         delete(&mut socket, family, &entries)?;
     }
@@ -103,7 +96,7 @@ fn is_empty() -> bool {
 fn delete_filtered(socket: &mut Socket, flows: &[Flow]) -> Result<bool> {
     for flow in flows {
         let request = filtered(socket.sequence(1), (DELETE, ACK), flow, true);
-        match socket.ask(&request, &mut (), |()| {}, |(), _| {})? {
+        match socket.ask(&request, |(), _| {})? {
             Ok(()) => {}
             Err(refusal) if refusal.errno == libc::ENOENT => {}
             Err(refusal) if refusal.errno == libc::EINVAL => return Ok(false),
@@ -125,15 +118,13 @@ fn matching(socket: &mut Socket, flows: &[&Flow]) -> Result<Vec<Entry>> {
     let request = filtered(socket.sequence(1), (GET, DUMP), first, is_exact);
     let mut by_port: HashMap<u16, Vec<&Flow>> = HashMap::new();
     flows.iter().for_each(|flow| by_port.entry(flow.port).or_default().push(flow));
-    let mut entries = Vec::new();
-    let outcome = socket.ask(&request, &mut entries, Vec::clear, |entries, message| {
+    let outcome = socket.ask(&request, |entries: &mut Vec<_>, message| {
         let attrs = message.body.get(NFGENMSG..).unwrap_or_default();
         if message.kind == NEW && Tuples::parse(attrs).is_some_and(|tuples| tuples.belongs_to(&by_port)) {
             entries.push(entry(attrs));
         }
     })?;
-    outcome.map_err(|refusal| refusal.into_error("list connection tracking entries".to_owned()))?;
-    Ok(entries)
+    outcome.map_err(|refusal| refusal.into_error("list connection tracking entries".to_owned()))
 }
 
 /// A request for the entries of the flow's family and protocol, and if `exact` only those of its port and addresses.
@@ -142,9 +133,8 @@ fn matching(socket: &mut Socket, flows: &[&Flow]) -> Result<Vec<Entry>> {
 fn filtered(seq: u32, (kind, flags): (u16, u16), flow: &Flow, exact: bool) -> Vec<u8> {
     let address = flow.address.filter(|_| exact);
     let mut filter = FILTER_PROTOCOL;
-    let mut messages = Messages::new(seq);
-    messages.push(kind, flags, |buffer| {
-        buffer.extend_from_slice(header(flow.family).as_slice());
+    single(seq, kind, flags, |buffer| {
+        buffer.extend_from_slice(header(flow.family.into()).as_slice());
         let mut tuple = PushConntrackAttrs::new(buffer).nested_tuple_orig();
         if let Some(address) = address {
             filter |= FILTER_DESTINATION;
@@ -170,8 +160,7 @@ fn filtered(seq: u32, (kind, flags): (u16, u16), flow: &Flow, exact: bool) -> Ve
             .end_nested();
         }
         attrs.nested_filter().push_orig_flags(filter).push_reply_flags(reply_filter).end_nested();
-    });
-    messages.into_bytes()
+    })
 }
 
 /// What a flow tells of an entry.
@@ -184,13 +173,15 @@ struct Tuples {
 
 impl Tuples {
     fn parse(attrs: &[u8]) -> Option<Self> {
-        let original = find_attr(attrs, TUPLE_ORIG)?;
-        let transport = find_attr(original, 2)?;
+        let attrs = ConntrackAttrs::new(attrs);
+        let original = attrs.get_tuple_orig().ok()?;
+        let (ip, transport) = (original.get_tuple_ip().ok()?, original.get_tuple_proto().ok()?);
+        let address = ip.get_ip_v4_dst().map(IpAddr::V4).or_else(|_| ip.get_ip_v6_dst().map(IpAddr::V6));
         Some(Self {
-            protocol: *find_attr(transport, 1)?.first()?,
-            port: u16::from_be_bytes(*find_attr(transport, 3)?.first_chunk()?),
-            address: address(original, DESTINATION)?,
-            answered_by: find_attr(attrs, TUPLE_REPLY).and_then(|reply| address(reply, SOURCE)),
+            protocol: transport.get_proto_num().ok()?,
+            port: transport.get_proto_dst_port().ok()?,
+            address: address.ok()?,
+            answered_by: attrs.get_tuple_reply().ok().and_then(source),
         })
     }
 
@@ -204,17 +195,9 @@ impl Tuples {
     }
 }
 
-/// `CTA_IP_V4_SRC`, `CTA_IP_V6_SRC`
-const SOURCE: (u16, u16) = (1, 3);
-/// `CTA_IP_V4_DST`, `CTA_IP_V6_DST`
-const DESTINATION: (u16, u16) = (2, 4);
-
-fn address(tuple: &[u8], (v4, v6): (u16, u16)) -> Option<IpAddr> {
-    let ip = find_attr(tuple, 1)?;
-    let v4 = find_attr(ip, v4).and_then(|bytes| bytes.first_chunk::<4>()).map(|bytes| IpAddr::from(*bytes));
-    let v6 =
-        || find_attr(ip, v6).and_then(|bytes| bytes.first_chunk::<16>()).map(|bytes| IpAddr::from(*bytes));
-    v4.or_else(v6)
+fn source(tuple: IterableTupleAttrs<'_>) -> Option<IpAddr> {
+    let ip = tuple.get_tuple_ip().ok()?;
+    ip.get_ip_v4_src().map(IpAddr::V4).or_else(|_| ip.get_ip_v6_src().map(IpAddr::V6)).ok()
 }
 
 fn entry(attrs: &[u8]) -> Entry {
@@ -224,34 +207,17 @@ fn entry(attrs: &[u8]) -> Entry {
         .collect()
 }
 
-/// `NLA_F_NESTED`
-const NESTED: u16 = 1 << 15;
-
 fn delete(socket: &mut Socket, family: Family, entries: &[Entry]) -> Result<()> {
     for entry in entries {
-        let mut messages = Messages::new(socket.sequence(1));
-        messages.push(DELETE, ACK, |buffer| {
-            buffer.extend_from_slice(header(family).as_slice());
+        let request = single(socket.sequence(1), DELETE, ACK, |buffer| {
+            buffer.extend_from_slice(header(family.into()).as_slice());
             for (kind, value) in entry {
-                let kind = if *kind == TUPLE_ORIG { kind | NESTED } else { *kind };
+                let kind = if *kind == TUPLE_ORIG { kind | NLA_F_NESTED } else { *kind };
                 push_header(buffer, kind, u16::try_from(value.len()).unwrap_or(0));
                 buffer.extend_from_slice(value);
             }
         });
-        match socket.ask(&messages.into_bytes(), &mut (), |()| {}, |(), _| {})? {
-            Ok(()) => {}
-            Err(refusal) if refusal.errno == libc::ENOENT => {}
-            Err(refusal) => return Err(refusal.into_error(DELETING.to_owned())),
-        }
+        let _already_gone = socket.look_up(&request, || DELETING.to_owned(), |(), _| {})?;
     }
     Ok(())
-}
-
-fn header(family: Family) -> Nfgenmsg {
-    let mut header = Nfgenmsg::new();
-    header.nfgen_family = match family {
-        Family::Ipv4 => 2,
-        Family::Ipv6 => 10,
-    };
-    header
 }

@@ -7,11 +7,13 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink_bindings::nftables::{PushDataAttrs, PushExprAttrs, PushExprListAttrs};
+use netlink_bindings::nftables::{
+    CompatMatchAttrs, ExprBitwiseAttrs, ExprCmpAttrs, ExprCtAttrs, ExprFibAttrs, ExprImmediateAttrs,
+    ExprMasqAttrs, ExprMetaAttrs, ExprNatAttrs, ExprPayloadAttrs, ExprTargetAttrs, PushDataAttrs,
+    PushExprAttrs, PushExprListAttrs,
+};
 use netlink_bindings::traits::Pusher;
 use netlink_bindings::utils::{chop_header, finalize_nested_header, find_attr, push_nested_header};
-
-use super::attr;
 
 type Bytes<'a> = Cow<'a, [u8]>;
 
@@ -48,17 +50,20 @@ pub(crate) const CMP_EQ: u32 = 0;
 pub(crate) const CMP_NEQ: u32 = 1;
 pub(crate) const REG_1: u32 = 1;
 pub(crate) const REG_2: u32 = 2;
+/// `NFTA_EXPR_NAME`
+const EXPR_NAME: u16 = 1;
+/// `NFTA_EXPR_DATA`
+const EXPR_DATA: u16 = 2;
 /// `NFT_CT_STATE`
-pub(crate) const CT_STATE: u32 = 0;
+const CT_STATE: u32 = 0;
 /// `NFT_FIB_RESULT_ADDRTYPE`
-pub(crate) const FIB_ADDRTYPE: u32 = 3;
+const FIB_ADDRTYPE: u32 = 3;
 /// `NFTA_FIB_F_DADDR`
-pub(crate) const FIB_DADDR: u32 = 2;
+const FIB_DADDR: u32 = 2;
 /// `RTN_LOCAL`, kernel `uapi/linux/rtnetlink.h`
 pub(crate) const RTN_LOCAL: u32 = 2;
 /// `NFT_NAT_DNAT`
-pub(crate) const NAT_DNAT: u32 = 1;
-
+const NAT_DNAT: u32 = 1;
 /// `NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED`: what newer kernels add by themselves for the two registers
 /// (`net/netfilter/nft_nat.c`).
 const NAT_ADDRESS_AND_PORT: u32 = 3;
@@ -71,10 +76,10 @@ pub(crate) enum Verdict<'a> {
     Return,
     Jump(Cow<'a, str>),
     Goto(Cow<'a, str>),
-    Code(i32),
 }
 
-/// One expression of a rule.
+/// One expression of a rule. `ConntrackState` and `DestinationType` load `ct state` and `fib daddr type`; `Dnat` takes the
+/// address from the first register and the port from the second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Expr<'a> {
     Meta { key: u32, dreg: u32 },
@@ -85,10 +90,10 @@ pub(crate) enum Expr<'a> {
     Value { dreg: u32, data: Bytes<'a> },
     Verdict(Verdict<'a>),
     Counter,
-    Conntrack { key: u32, dreg: u32 },
-    Fib { dreg: u32, result: u32, flags: u32 },
-    Nat { kind: u32, family: u32, address: u32, port: u32 },
-    Masquerade { flags: u32 },
+    ConntrackState { dreg: u32 },
+    DestinationType { dreg: u32 },
+    Dnat { family: u32 },
+    Masquerade,
     Match { name: Cow<'a, str>, rev: u32, info: Bytes<'a> },
     Target { name: Cow<'a, str>, rev: u32, info: Bytes<'a> },
     Other,
@@ -111,77 +116,95 @@ impl<'a> Expr<'a> {
         Self::Payload { base: base::TRANSPORT, offset: offset::DESTINATION_PORT, len: 2, dreg: REG_1 }
     }
 
-    fn parse(name: &'a [u8], data: &'a [u8]) -> Option<Self> {
-        let number = |kind| attr::be32(data, kind);
-        let text = |kind| text(find_attr(data, kind)?).map(Cow::Borrowed);
+    /// `None` if a part of it is missing or unknown here.
+    fn parse(name: &[u8], data: &'a [u8]) -> Option<Self> {
         Some(match name {
-            b"meta" => match number(attr::META_DREG) {
-                Some(dreg) => Self::Meta { dreg, key: number(attr::META_KEY)? },
-                None => Self::SetMeta { key: number(attr::META_KEY)?, sreg: number(attr::META_SREG)? },
-            },
-            b"payload" => Self::Payload {
-                dreg: number(attr::PAYLOAD_DREG)?,
-                base: number(attr::PAYLOAD_BASE)?,
-                offset: number(attr::PAYLOAD_OFFSET)?,
-                len: number(attr::PAYLOAD_LEN)?,
-            },
-            b"bitwise" => Self::Bitwise {
-                sreg: number(attr::BITWISE_SREG)?,
-                dreg: number(attr::BITWISE_DREG)?,
-                mask: value(find_attr(data, attr::BITWISE_MASK)?)?,
-                xor: value(find_attr(data, attr::BITWISE_XOR)?)?,
-            },
-            b"cmp" => Self::Cmp {
-                sreg: number(attr::CMP_SREG)?,
-                op: number(attr::CMP_OP)?,
-                data: value(find_attr(data, attr::CMP_DATA)?)?,
-            },
-            b"immediate" => immediate(number(attr::IMMEDIATE_DREG)?, find_attr(data, attr::IMMEDIATE_DATA)?)?,
-            b"counter" => Self::Counter,
-            b"ct" => Self::Conntrack { key: number(attr::CT_KEY)?, dreg: number(attr::CT_DREG)? },
-            b"fib" => Self::Fib {
-                dreg: number(attr::FIB_DREG)?,
-                result: number(attr::FIB_RESULT)?,
-                flags: number(attr::FIB_FLAGS)?,
-            },
-            // With flags of somebody's (`random`, `persistent`) it is another.
-            b"nat" if number(attr::NAT_FLAGS).unwrap_or(0) & !NAT_ADDRESS_AND_PORT == 0 => Self::Nat {
-                kind: number(attr::NAT_TYPE)?,
-                family: number(attr::NAT_FAMILY)?,
-                address: number(attr::NAT_REG_ADDR_MIN)?,
-                port: number(attr::NAT_REG_PROTO_MIN)?,
-            },
-            b"masq" if number(attr::MASQ_REG_PROTO_MIN).is_none() => {
-                Self::Masquerade { flags: number(attr::MASQ_FLAGS).unwrap_or(0) }
+            b"meta" => {
+                let meta = ExprMetaAttrs::new(data);
+                let key = meta.get_key().ok()?;
+                match meta.get_dreg() {
+                    Ok(dreg) => Self::Meta { key, dreg },
+                    Err(_) => Self::SetMeta { key, sreg: meta.get_sreg().ok()? },
+                }
             }
-            b"match" => Self::Match {
-                name: text(attr::MATCH_NAME)?,
-                rev: number(attr::MATCH_REV)?,
-                info: find_attr(data, attr::MATCH_INFO)?.into(),
-            },
-            b"target" => Self::Target {
-                name: text(attr::TARGET_NAME)?,
-                rev: number(attr::TARGET_REV)?,
-                info: find_attr(data, attr::TARGET_INFO)?.into(),
-            },
+            b"payload" => {
+                let payload = ExprPayloadAttrs::new(data);
+                Self::Payload {
+                    base: payload.get_base().ok()?,
+                    offset: payload.get_offset().ok()?,
+                    len: payload.get_len().ok()?,
+                    dreg: payload.get_dreg().ok()?,
+                }
+            }
+            b"bitwise" => {
+                let bitwise = ExprBitwiseAttrs::new(data);
+                let mask = bitwise.get_mask().ok()?.get_value().ok()?.into();
+                let xor = bitwise.get_xor().ok()?.get_value().ok()?.into();
+                Self::Bitwise { sreg: bitwise.get_sreg().ok()?, dreg: bitwise.get_dreg().ok()?, mask, xor }
+            }
+            b"cmp" => {
+                let cmp = ExprCmpAttrs::new(data);
+                let data = cmp.get_data().ok()?.get_value().ok()?.into();
+                Self::Cmp { sreg: cmp.get_sreg().ok()?, op: cmp.get_op().ok()?, data }
+            }
+            b"immediate" => immediate(data)?,
+            b"counter" => Self::Counter,
+            b"ct" => {
+                let ct = ExprCtAttrs::new(data);
+                (ct.get_key() == Ok(CT_STATE)).then_some(())?;
+                Self::ConntrackState { dreg: ct.get_dreg().ok()? }
+            }
+            b"fib" => {
+                let fib = ExprFibAttrs::new(data);
+                (fib.get_result() == Ok(FIB_ADDRTYPE) && fib.get_flags() == Ok(FIB_DADDR)).then_some(())?;
+                Self::DestinationType { dreg: fib.get_dreg().ok()? }
+            }
+            b"nat" => dnat(data)?,
+            b"masq" => {
+                let masq = ExprMasqAttrs::new(data);
+                let is_plain = masq.get_flags().unwrap_or(0) == 0 && masq.get_reg_proto_min().is_err();
+                is_plain.then_some(Self::Masquerade)?
+            }
+            b"match" => {
+                let found = CompatMatchAttrs::new(data);
+                let (name, info) = (found.get_name().ok()?.to_str().ok()?, found.get_info().ok()?);
+                Self::Match { name: name.into(), rev: found.get_rev().ok()?, info: info.into() }
+            }
+            b"target" => {
+                let target = ExprTargetAttrs::new(data);
+                let (name, info) = (target.get_name().ok()?.to_str().ok()?, target.get_info().ok()?);
+                Self::Target { name: name.into(), rev: target.get_rev().ok()?, info: info.into() }
+            }
             _ => return None,
         })
     }
 }
 
-fn immediate(dreg: u32, data: &[u8]) -> Option<Expr<'_>> {
-    let Some(verdict) = find_attr(data, attr::DATA_VERDICT) else {
-        return Some(Expr::Value { dreg, data: value(data)? });
+fn immediate(data: &[u8]) -> Option<Expr<'_>> {
+    let immediate = ExprImmediateAttrs::new(data);
+    let (dreg, data) = (immediate.get_dreg().ok()?, immediate.get_data().ok()?);
+    let Ok(verdict) = data.get_verdict() else {
+        return Some(Expr::Value { dreg, data: data.get_value().ok()?.into() });
     };
-    let chain = || text(find_attr(verdict, attr::VERDICT_CHAIN)?).map(Cow::Borrowed);
-    Some(Expr::Verdict(match attr::be32(verdict, attr::VERDICT_CODE)?.cast_signed() {
+    let chain = || verdict.get_chain().ok()?.to_str().ok().map(Cow::Borrowed);
+    Some(Expr::Verdict(match verdict.get_code().ok()?.cast_signed() {
         libc::NF_DROP => Verdict::Drop,
         libc::NF_ACCEPT => Verdict::Accept,
         libc::NFT_JUMP => Verdict::Jump(chain()?),
         libc::NFT_GOTO => Verdict::Goto(chain()?),
         libc::NFT_RETURN => Verdict::Return,
-        code => Verdict::Code(code),
+        _ => return None,
     }))
+}
+
+/// A `dnat` of one address and port. With flags of somebody's (`random`, `persistent`) it is another.
+fn dnat(data: &[u8]) -> Option<Expr<'_>> {
+    let nat = ExprNatAttrs::new(data);
+    let registers = (nat.get_reg_addr_min().ok()?, nat.get_reg_proto_min().ok()?);
+    let is_plain = nat.get_type() == Ok(NAT_DNAT)
+        && registers == (REG_1, REG_2)
+        && nat.get_flags().unwrap_or(0) & !NAT_ADDRESS_AND_PORT == 0;
+    is_plain.then_some(Expr::Dnat { family: nat.get_family().ok()? })
 }
 
 /// The expressions of a rule's `NFTA_RULE_EXPRESSIONS` attribute, one by one.
@@ -189,8 +212,8 @@ pub(crate) fn decode(list: &[u8]) -> impl Iterator<Item = Expr<'_>> {
     let mut position = 0;
     std::iter::from_fn(move || {
         let (_, element) = chop_header(list, &mut position)?;
-        let name = find_attr(element, attr::EXPR_NAME).map(cut_nul).unwrap_or_default();
-        let data = find_attr(element, attr::EXPR_DATA).unwrap_or_default();
+        let name = find_attr(element, EXPR_NAME).map(cut_nul).unwrap_or_default();
+        let data = find_attr(element, EXPR_DATA).unwrap_or_default();
         Some(Expr::parse(name, data).unwrap_or(Expr::Other))
     })
 }
@@ -236,16 +259,16 @@ fn push_one<P: Pusher>(element: PushExprAttrs<P>, expr: &Expr<'_>) -> P {
         Expr::Counter => {
             element.nested_data_counter().push_bytes(0).push_packets(0).end_nested().end_nested()
         }
-        Expr::Conntrack { key, dreg } => {
-            element.nested_data_ct().push_key(*key).push_dreg(*dreg).end_nested().end_nested()
+        Expr::ConntrackState { dreg } => {
+            element.nested_data_ct().push_key(CT_STATE).push_dreg(*dreg).end_nested().end_nested()
         }
-        Expr::Fib { dreg, result, flags } => {
-            let fib = element.nested_data_fib().push_dreg(*dreg).push_result(*result);
-            fib.push_flags(*flags).end_nested().end_nested()
+        Expr::DestinationType { dreg } => {
+            let fib = element.nested_data_fib().push_dreg(*dreg).push_result(FIB_ADDRTYPE);
+            fib.push_flags(FIB_DADDR).end_nested().end_nested()
         }
-        Expr::Nat { kind, family, address, port } => {
-            let nat = element.nested_data_nat().push_type(*kind).push_family(*family);
-            nat.push_reg_addr_min(*address).push_reg_proto_min(*port).end_nested().end_nested()
+        Expr::Dnat { family } => {
+            let nat = element.nested_data_nat().push_type(NAT_DNAT).push_family(*family);
+            nat.push_reg_addr_min(REG_1).push_reg_proto_min(REG_2).end_nested().end_nested()
         }
         Expr::Match { name, rev, info } => {
             let data = element.nested_data_match().push_name_bytes(name.as_bytes()).push_rev(*rev);
@@ -255,7 +278,7 @@ fn push_one<P: Pusher>(element: PushExprAttrs<P>, expr: &Expr<'_>) -> P {
             let data = element.nested_data_target().push_name_bytes(name.as_bytes()).push_rev(*rev);
             data.push_info(info).end_nested().end_nested()
         }
-        Expr::Masquerade { .. } => push_masquerade(element),
+        Expr::Masquerade => push_masquerade(element),
         Expr::Other => element.end_nested(),
     }
 }
@@ -263,7 +286,7 @@ fn push_one<P: Pusher>(element: PushExprAttrs<P>, expr: &Expr<'_>) -> P {
 /// The generated encoder lacks it.
 fn push_masquerade<P: Pusher>(element: PushExprAttrs<P>) -> P {
     let mut element = element.push_name_bytes(b"masq");
-    let start = push_nested_header(element.as_vec_mut(), attr::EXPR_DATA);
+    let start = push_nested_header(element.as_vec_mut(), EXPR_DATA);
     finalize_nested_header(element.as_vec_mut(), start);
     element.end_nested()
 }
@@ -275,17 +298,12 @@ fn push_verdict<P: Pusher>(data: PushDataAttrs<P>, verdict: &Verdict<'_>) -> P {
         Verdict::Return => (libc::NFT_RETURN, None),
         Verdict::Jump(chain) => (libc::NFT_JUMP, Some(chain)),
         Verdict::Goto(chain) => (libc::NFT_GOTO, Some(chain)),
-        Verdict::Code(code) => (*code, None),
     };
     let mut attrs = data.nested_verdict().push_code(code.cast_unsigned());
     if let Some(chain) = chain {
         attrs = attrs.push_chain_bytes(chain.as_bytes());
     }
     attrs.end_nested().end_nested()
-}
-
-fn value(data: &[u8]) -> Option<Bytes<'_>> {
-    Some(find_attr(data, attr::DATA_VALUE)?.into())
 }
 
 /// A string up to its zero byte. One that is not UTF-8 is nobody's that this crate knows.
@@ -300,39 +318,39 @@ pub(crate) fn cut_nul(bytes: &[u8]) -> &[u8] {
 /// Compares an address or prefix at `offset` of the network header, as both iptables and nft write it: only the bytes
 /// that the prefix covers, with a mask if it ends within a byte.
 pub(crate) fn push_address(exprs: &mut Vec<Expr<'_>>, offset: u32, net: IpNetwork, negated: bool) {
-    let (address, prefix) = (octets(net.ip()), net.prefix());
-    let whole = usize::from(prefix / 8);
-    let aligned = prefix.is_multiple_of(8) && whole > 0;
-    let len = if aligned { whole } else { address.len() };
-    let mask = prefix_mask(prefix, address.len());
-    let data: Vec<u8> = address.iter().zip(&mask).map(|(byte, mask)| byte & mask).take(len).collect();
-    let wire_len = u32::try_from(len).unwrap_or(u32::MAX);
-    exprs.push(Expr::Payload { base: base::NETWORK, offset, len: wire_len, dreg: REG_1 });
+    let mut data = octets(net.network());
+    let whole = usize::from(net.prefix() / 8);
+    let aligned = net.prefix().is_multiple_of(8) && whole > 0;
+    if aligned {
+        data.truncate(whole);
+    }
+    let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    exprs.push(Expr::Payload { base: base::NETWORK, offset, len, dreg: REG_1 });
     if !aligned {
-        exprs.push(Expr::Bitwise {
-            sreg: REG_1,
-            dreg: REG_1,
-            xor: vec![0; mask.len()].into(),
-            mask: mask.into(),
-        });
+        let (mask, xor) = (octets(net.mask()).into(), vec![0; data.len()].into());
+        exprs.push(Expr::Bitwise { sreg: REG_1, dreg: REG_1, mask, xor });
     }
     exprs.push(Expr::compare(negated, data));
 }
 
 /// The network that such a comparison is about.
 pub(crate) fn network(data: &[u8], mask: Option<&[u8]>, is_ipv4: bool) -> Option<IpNetwork> {
-    let prefix = match mask {
-        Some(mask) => mask_prefix(mask)?,
-        None => u8::try_from(8 * data.len()).ok()?,
-    };
-    IpNetwork::new(address(data, is_ipv4)?, prefix).ok()
+    let address = |bytes| address(bytes, is_ipv4);
+    match mask {
+        Some(mask) => IpNetwork::with_netmask(address(data)?, address(mask)?).ok(),
+        None => IpNetwork::new(address(data)?, u8::try_from(8 * data.len()).ok()?).ok(),
+    }
 }
 
 /// The address whose first bytes are `data`.
 pub(crate) fn address(data: &[u8], is_ipv4: bool) -> Option<IpAddr> {
-    let mut bytes = [0; 16];
+    Some(if is_ipv4 { padded::<4>(data)?.into() } else { padded::<16>(data)?.into() })
+}
+
+fn padded<const N: usize>(data: &[u8]) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
     bytes.get_mut(..data.len())?.copy_from_slice(data);
-    Some(if is_ipv4 { bytes.first_chunk::<4>().copied()?.into() } else { bytes.into() })
+    Some(bytes)
 }
 
 /// A port in network byte order.
@@ -346,16 +364,4 @@ pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
         IpAddr::V4(ip) => ip.octets().to_vec(),
         IpAddr::V6(ip) => ip.octets().to_vec(),
     }
-}
-
-fn prefix_mask(prefix: u8, len: usize) -> Vec<u8> {
-    let covered = |index: usize| usize::from(prefix).saturating_sub(8 * index).min(8);
-    (0..len).map(|index| u8::try_from(0xff00u16 >> covered(index) & 0xff).unwrap_or(0)).collect()
-}
-
-/// The prefix length that a mask stands for, if it stands for one.
-pub(crate) fn mask_prefix(mask: &[u8]) -> Option<u8> {
-    let ones: u32 = mask.iter().map(|byte| byte.count_ones()).sum();
-    let prefix = u8::try_from(ones).ok()?;
-    (prefix_mask(prefix, mask.len()) == mask).then_some(prefix)
 }

@@ -4,17 +4,16 @@
 
 use std::ops::ControlFlow;
 
-use netlink_bindings::utils::find_attr;
+use netlink_bindings::nftables::{ChainAttrs, GenAttrs, IterableRuleAttrs, RuleAttrs};
 
-use super::attr;
 use super::expr::{self, Expr, Verdict};
-use super::message::{self, ChainName, NEW_CHAIN, NEW_GEN, NEW_RULE, NFGENMSG};
+use super::message::{self, NEW_CHAIN, NEW_GEN, NEW_RULE, NFGENMSG};
 use super::socket::{Message, Socket};
 use super::{nft, xt};
 use crate::batch::{RuleId, TableRef};
 use crate::error::{Error, Result};
 use crate::nft::Rule;
-use crate::plan::{Canon, Listed, Reader, Uses, Wanted};
+use crate::plan::{Canon, Listed, Reader, Uses};
 use crate::xt::Extension;
 
 const GENERATION: &str = "read ruleset generation";
@@ -23,41 +22,28 @@ impl Socket {
     /// The generation of the ruleset, which every committed transaction raises.
     pub(crate) fn generation(&mut self) -> Result<u32> {
         let request = message::get_generation(self.sequence(1));
-        let mut generation = None;
-        let outcome = self.ask(
-            &request,
-            &mut generation,
-            |_| {},
-            |generation, message| {
-                if message.kind == NEW_GEN {
-                    *generation = attr::be32(attributes(&message), attr::GEN_ID);
-                }
-            },
-        )?;
-        match outcome {
-            Ok(()) => {}
-            // kernel net/netfilter/nfnetlink.c: nobody has registered for the messages
-            Err(refusal) if refusal.errno == libc::EINVAL => {
-                return Err(Error::NoNfTables { operation: GENERATION });
+        let outcome = self.ask(&request, |generation, message| {
+            if message.kind == NEW_GEN {
+                *generation = GenAttrs::new(attributes(&message)).get_id().ok();
             }
-            Err(refusal) => return Err(refusal.into_error(GENERATION.to_owned())),
+        })?;
+        match outcome {
+            Ok(generation) => generation.ok_or(Error::Malformed { during: "reading the ruleset generation" }),
+            // kernel net/netfilter/nfnetlink.c: nobody has registered for the messages
+            Err(refusal) if refusal.errno == libc::EINVAL => Err(Error::NoNfTables { operation: GENERATION }),
+            Err(refusal) => Err(refusal.into_error(GENERATION.to_owned())),
         }
-        generation.ok_or(Error::Malformed { during: "reading the ruleset generation" })
     }
 
-    /// Asks and puts the answer into `state`, as [`Socket::ask`] does; `None` if there is no such thing.
-    fn look_up<S>(
+    /// Asks as [`Socket::ask`] does; `None` if there is no such thing.
+    pub(super) fn look_up<S: Default>(
         &mut self,
         request: &[u8],
-        mut state: S,
         what: impl FnOnce() -> String,
         answer: impl FnMut(&mut S, Message<'_>),
-    ) -> Result<Option<S>>
-    where
-        S: Default,
-    {
-        match self.ask(request, &mut state, |state| *state = S::default(), answer)? {
-            Ok(()) => Ok(Some(state)),
+    ) -> Result<Option<S>> {
+        match self.ask(request, answer)? {
+            Ok(state) => Ok(Some(state)),
             Err(refusal) if refusal.errno == libc::ENOENT => Ok(None),
             Err(refusal) => Err(refusal.into_error(what())),
         }
@@ -66,24 +52,19 @@ impl Socket {
 
 impl Reader for Socket {
     fn has_table(&mut self, table: &TableRef) -> Result<bool> {
-        let request = message::get_table(self.sequence(1), table.family(), table.name());
-        let found = self.look_up(&request, (), || format!("look up table \"{table}\""), |(), _| {})?;
+        let request = message::get_table(self.sequence(1), table);
+        let found = self.look_up(&request, || format!("look up table \"{table}\""), |(), _| {})?;
         Ok(found.is_some())
     }
 
     fn chain(&mut self, table: &TableRef, chain: &str) -> Result<Option<Uses>> {
-        let name = chain_name(table, chain);
-        let request = message::get_chain(self.sequence(1), name);
-        let uses = self.look_up(
-            &request,
-            None,
-            || format!("look up {}", name.describe()),
-            |uses, message| {
-                if message.kind == NEW_CHAIN {
-                    *uses = Some(attr::be32(attributes(&message), attr::CHAIN_USE).unwrap_or(0));
-                }
-            },
-        )?;
+        let request = message::get_chain(self.sequence(1), table, chain);
+        let what = || format!("look up chain \"{chain}\" of table \"{table}\"");
+        let uses = self.look_up(&request, what, |uses, message| {
+            if message.kind == NEW_CHAIN {
+                *uses = Some(ChainAttrs::new(attributes(&message)).get_use().unwrap_or(0));
+            }
+        })?;
         Ok(uses.flatten().map(Uses::RulesAndJumps))
     }
 
@@ -94,10 +75,9 @@ impl Reader for Socket {
     }
 
     fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>> {
-        let name = chain_name(table, chain);
-        let request = message::dump_rules(self.sequence(1), name);
-        let what = || format!("list rules of {}", name.describe());
-        let rules = self.look_up(&request, Vec::new(), what, |rules, message| {
+        let request = message::get_rules(self.sequence(1), table, chain, None);
+        let what = || listing(table, chain);
+        let rules = self.look_up(&request, what, |rules: &mut Vec<_>, message| {
             rules.extend(listed(&message, table));
         })?;
         Ok(rules.unwrap_or_default())
@@ -106,17 +86,9 @@ impl Reader for Socket {
     /// A rule that does not fit an answer by itself is read with the others, if at all.
     fn rule(&mut self, table: &TableRef, chain: &str, id: &RuleId) -> Result<Option<Listed>> {
         let RuleId::Handle(handle) = id else { return Ok(None) };
-        let request = message::get_rule(self.sequence(1), chain_name(table, chain), *handle);
-        let mut found = None;
-        let outcome = self.ask(
-            &request,
-            &mut found,
-            |_| {},
-            |found, message| {
-                *found = listed(&message, table);
-            },
-        )?;
-        Ok(found.filter(|_| outcome.is_ok()))
+        let request = message::get_rules(self.sequence(1), table, chain, Some(*handle));
+        let found = self.ask(&request, |found, message| *found = listed(&message, table))?;
+        Ok(found.unwrap_or_default())
     }
 
     /// On a socket of its own, since a listing cannot be given up but by closing its socket. After an interruption it starts
@@ -128,31 +100,20 @@ impl Reader for Socket {
         visit: &mut dyn FnMut(Listed) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut socket = Socket::open()?;
-        let name = chain_name(table, chain);
-        let request = message::dump_rules(socket.sequence(1), name);
-        let outcome = socket.ask_until(
-            &request,
-            &mut (),
-            |()| {},
-            |(), message| listed(&message, table).map_or(ControlFlow::Continue(()), &mut *visit),
-        )?;
+        let request = message::get_rules(socket.sequence(1), table, chain, None);
+        let outcome = socket.ask_until(&request, |(), message| {
+            listed(&message, table).map_or(ControlFlow::Continue(()), &mut *visit)
+        })?;
         match outcome {
-            Err(refusal) if refusal.errno != libc::ENOENT => {
-                Err(refusal.into_error(format!("list rules of {}", name.describe())))
-            }
+            Err(refusal) if refusal.errno != libc::ENOENT => Err(refusal.into_error(listing(table, chain))),
             _ => Ok(()),
         }
     }
-
-    /// The kernel compares nothing.
-    fn holds(&mut self, _: &TableRef, _: &str, _: &Wanted) -> Result<bool> {
-        Ok(false)
-    }
 }
 
-/// The chain of a message.
-pub(super) fn chain_name<'a>(table: &'a TableRef, chain: &'a str) -> ChainName<'a> {
-    ChainName { family: table.family(), table: table.name(), chain }
+/// For error messages.
+fn listing(table: &TableRef, chain: &str) -> String {
+    format!("list rules of chain \"{chain}\" of table \"{table}\"")
 }
 
 fn attributes<'m>(message: &Message<'m>) -> &'m [u8] {
@@ -161,8 +122,11 @@ fn attributes<'m>(message: &Message<'m>) -> &'m [u8] {
 
 /// The handle of the rule that a message is about.
 pub(super) fn handle(message: &Message<'_>) -> Option<u64> {
-    let bytes = find_attr(attributes(message), attr::RULE_HANDLE).filter(|_| message.kind == NEW_RULE)?;
-    bytes.first_chunk().copied().map(u64::from_be_bytes)
+    rule_attrs(message)?.get_handle().ok()
+}
+
+fn rule_attrs<'m>(message: &Message<'m>) -> Option<IterableRuleAttrs<'m>> {
+    (message.kind == NEW_RULE).then(|| RuleAttrs::new(attributes(message)))
 }
 
 /// Reads a datagram of the kernel's as rules of either dialect.
@@ -181,10 +145,11 @@ pub fn read_rules(datagram: &[u8]) {
 }
 
 fn listed(message: &Message<'_>, table: &TableRef) -> Option<Listed> {
-    let id = RuleId::Handle(handle(message)?);
-    let bytes = |kind| find_attr(attributes(message), kind).unwrap_or_default();
-    let exprs: Vec<Expr<'_>> = expr::decode(bytes(attr::RULE_EXPRESSIONS)).collect();
-    let comment = message::read_comment(bytes(attr::RULE_USERDATA));
+    let attrs = rule_attrs(message)?;
+    let id = RuleId::Handle(attrs.get_handle().ok()?);
+    let expressions = attrs.get_expressions().map(|list| list.get_buf()).unwrap_or_default();
+    let exprs: Vec<Expr<'_>> = expr::decode(expressions).collect();
+    let comment = message::read_comment(attrs.get_userdata().unwrap_or_default());
     // A comment that cannot be read is not one of ours.
     let canon = comment.as_ref().ok().and_then(|comment| canon(&exprs, *comment, table));
     Some(match canon {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! nf_tables netlink messages: requests for one object, and the parts of a transaction.
 
+use netlink_bindings::builtin::Nlmsghdr;
 use netlink_bindings::nftables::{
-    Nfgenmsg, OpBatchBeginDo, OpBatchEndDo, OpDelchainDo, OpDelruleDo, OpGetchainDo, OpGetgenDo, OpGetruleDo,
-    OpGetruleDump, OpGettableDo, OpNewchainDo, OpNewruleDo, OpNewtableDo,
+    Nfgenmsg, OpBatchBeginDo, OpBatchEndDo, OpGetgenDo, OpGettableDo, OpNewtableDo, PushChainAttrs,
+    PushRuleAttrs,
 };
 use netlink_bindings::traits::Pusher;
-use netlink_bindings::utils::push_header;
+use netlink_bindings::utils::{align, push_header};
 
-use super::attr;
 use super::expr::{self, Expr};
 use super::socket::HEADER;
-use crate::nft::{Chain, Family, Hook, Policy};
+use crate::batch::TableRef;
+use crate::nft::{Chain, Family, Hook};
 
 /// `NFNL_SUBSYS_NFTABLES << 8`
 const NFTABLES: u16 = 10 << 8;
@@ -31,20 +32,14 @@ const BATCH_END: u16 = 0x11;
 pub(crate) const NFGENMSG: usize = 4;
 
 const REQUEST: u16 = 1;
-const ACK: u16 = 4;
+pub(crate) const ACK: u16 = 4;
 /// `NLM_F_ECHO`
 const ECHO: u16 = 8;
-const DUMP: u16 = 0x300;
+pub(crate) const DUMP: u16 = 0x300;
 const CREATE: u16 = 0x400;
 const APPEND: u16 = 0x800;
-
-/// Names a chain for a message.
-#[derive(Clone, Copy)]
-pub(crate) struct ChainName<'a> {
-    pub(crate) family: Family,
-    pub(crate) table: &'a str,
-    pub(crate) chain: &'a str,
-}
+/// `NFTA_CHAIN_USERDATA`; the generated encoder numbers it one too low.
+const CHAIN_USERDATA: u16 = 12;
 
 /// A rule to be written.
 pub(crate) struct NewRule<'a> {
@@ -75,16 +70,13 @@ impl Messages {
     /// Appends a message whose body `write` encodes.
     pub(crate) fn push(&mut self, kind: u16, flags: u16, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.buffer.len();
-        self.buffer.extend([0; 4]);
-        self.buffer.extend(kind.to_ne_bytes());
-        self.buffer.extend((REQUEST | flags).to_ne_bytes());
-        self.buffer.extend(self.seq.to_ne_bytes());
         self.buffer.resize(start + HEADER, 0);
         write(&mut self.buffer);
-        netlink_bindings::utils::align(&mut self.buffer);
+        align(&mut self.buffer);
         let len = u32::try_from(self.buffer.len() - start).unwrap_or(u32::MAX);
-        if let Some(field) = self.buffer.get_mut(start..start + 4) {
-            field.copy_from_slice(&len.to_ne_bytes());
+        let header = Nlmsghdr { len, r#type: kind, flags: REQUEST | flags, seq: self.seq, pid: 0 };
+        if let Some(place) = self.buffer.get_mut(start..start + HEADER) {
+            place.copy_from_slice(header.as_slice());
         }
         self.seq = self.seq.wrapping_add(1);
     }
@@ -102,44 +94,40 @@ impl Messages {
         });
     }
 
-    pub(crate) fn new_table(&mut self, family: Family, name: &str, comment: Option<&str>) {
+    pub(crate) fn new_table(&mut self, table: &TableRef, comment: Option<&str>) {
         self.push(NEW_TABLE, CREATE, |buffer| {
             // without flags an existing table is left as it is
-            let attrs =
-                OpNewtableDo::encode_request(buffer, &header(family)).push_name_bytes(name.as_bytes());
+            let attrs = OpNewtableDo::encode_request(buffer, &header(table.family()));
+            let attrs = attrs.push_name_bytes(table.name().as_bytes());
             if let Some(comment) = comment {
                 attrs.push_userdata(&comment_data(comment));
             }
         });
     }
 
-    pub(crate) fn new_chain(&mut self, family: Family, table: &str, chain: &Chain) {
+    pub(crate) fn new_chain(&mut self, table: &TableRef, chain: &Chain) {
         self.push(NEW_CHAIN, CREATE, |buffer| {
-            let attrs =
-                OpNewchainDo::encode_request(buffer, &header(family)).push_table_bytes(table.as_bytes());
-            let mut attrs = attrs.push_name_bytes(chain.name.as_bytes());
+            let mut attrs = chain_attrs(buffer, table, &chain.name);
             if let Some(comment) = &chain.comment {
                 let data = comment_data(comment);
-                push_header(attrs.as_vec_mut(), attr::CHAIN_USERDATA, u16::try_from(data.len()).unwrap_or(0));
+                push_header(attrs.as_vec_mut(), CHAIN_USERDATA, u16::try_from(data.len()).unwrap_or(0));
                 attrs.as_vec_mut().extend(data);
             }
-            if let Some(Hook { chain_type, point, priority, policy }) = chain.hook {
+            if let Some(Hook { chain_type, point, priority, says_accept }) = chain.hook {
                 attrs = attrs.nested_hook().push_num(point.number()).push_priority(priority).end_nested();
                 attrs = attrs.push_type_bytes(chain_type.name().as_bytes());
-                if let Some(policy) = policy {
-                    attrs.push_policy(policy_verdict(policy));
+                if says_accept {
+                    attrs.push_policy(libc::NF_ACCEPT.cast_unsigned());
                 }
             }
         });
     }
 
-    pub(crate) fn new_rule(&mut self, chain: ChainName<'_>, rule: &NewRule<'_>) {
+    pub(crate) fn new_rule(&mut self, table: &TableRef, chain: &str, rule: &NewRule<'_>) {
         let place = if rule.at_head { 0 } else { APPEND };
         let echo = if rule.echo { ECHO } else { 0 };
         self.push(NEW_RULE, CREATE | place | echo, |buffer| {
-            let attrs = OpNewruleDo::encode_request(buffer, &header(chain.family));
-            let attrs =
-                attrs.push_table_bytes(chain.table.as_bytes()).push_chain_bytes(chain.chain.as_bytes());
+            let attrs = rule_attrs(buffer, table, chain, None);
             let mut attrs = expr::push(attrs.nested_expressions(), &rule.exprs).end_nested();
             if let Some((protocol, negated)) = rule.compat {
                 let compat = attrs.nested_compat().push_proto(protocol.into());
@@ -152,56 +140,33 @@ impl Messages {
     }
 
     /// Deletes one rule, or without handle all rules of the chain.
-    pub(crate) fn delete_rule(&mut self, chain: ChainName<'_>, handle: Option<u64>) {
-        self.push(DEL_RULE, 0, |buffer| {
-            let attrs = OpDelruleDo::encode_request(buffer, &header(chain.family));
-            let attrs =
-                attrs.push_table_bytes(chain.table.as_bytes()).push_chain_bytes(chain.chain.as_bytes());
-            if let Some(handle) = handle {
-                attrs.push_handle(handle);
-            }
-        });
+    pub(crate) fn delete_rule(&mut self, table: &TableRef, chain: &str, handle: Option<u64>) {
+        self.push(DEL_RULE, 0, |buffer| drop(rule_attrs(buffer, table, chain, handle)));
     }
 
     /// Deletes a chain with its rules. The kernel answers EBUSY if other rules jump to it.
-    pub(crate) fn delete_chain(&mut self, chain: ChainName<'_>) {
-        self.push(DEL_CHAIN, 0, |buffer| {
-            let attrs = OpDelchainDo::encode_request(buffer, &header(chain.family));
-            attrs.push_table_bytes(chain.table.as_bytes()).push_name_bytes(chain.chain.as_bytes());
-        });
+    pub(crate) fn delete_chain(&mut self, table: &TableRef, chain: &str) {
+        self.push(DEL_CHAIN, 0, |buffer| drop(chain_attrs(buffer, table, chain)));
     }
 }
 
 /// Asks for one table by name.
-pub(crate) fn get_table(seq: u32, family: Family, table: &str) -> Vec<u8> {
+pub(crate) fn get_table(seq: u32, table: &TableRef) -> Vec<u8> {
     single(seq, GET_TABLE, ACK, |buffer| {
-        OpGettableDo::encode_request(buffer, &header(family)).push_name_bytes(table.as_bytes());
+        let attrs = OpGettableDo::encode_request(buffer, &header(table.family()));
+        attrs.push_name_bytes(table.name().as_bytes());
     })
 }
 
 /// Asks for one chain by name.
-pub(crate) fn get_chain(seq: u32, chain: ChainName<'_>) -> Vec<u8> {
-    single(seq, GET_CHAIN, ACK, |buffer| {
-        let attrs = OpGetchainDo::encode_request(buffer, &header(chain.family));
-        attrs.push_table_bytes(chain.table.as_bytes()).push_name_bytes(chain.chain.as_bytes());
-    })
+pub(crate) fn get_chain(seq: u32, table: &TableRef, chain: &str) -> Vec<u8> {
+    single(seq, GET_CHAIN, ACK, |buffer| drop(chain_attrs(buffer, table, chain)))
 }
 
-/// Asks for one rule of a chain.
-pub(crate) fn get_rule(seq: u32, chain: ChainName<'_>, handle: u64) -> Vec<u8> {
-    single(seq, GET_RULE, ACK, |buffer| {
-        let attrs = OpGetruleDo::encode_request(buffer, &header(chain.family));
-        let attrs = attrs.push_table_bytes(chain.table.as_bytes()).push_chain_bytes(chain.chain.as_bytes());
-        attrs.push_handle(handle);
-    })
-}
-
-/// Asks for the rules of one chain.
-pub(crate) fn dump_rules(seq: u32, chain: ChainName<'_>) -> Vec<u8> {
-    single(seq, GET_RULE, DUMP, |buffer| {
-        let attrs = OpGetruleDump::encode_request(buffer, &header(chain.family));
-        attrs.push_table_bytes(chain.table.as_bytes()).push_chain_bytes(chain.chain.as_bytes());
-    })
+/// Asks for one rule of a chain, or without handle for all of them.
+pub(crate) fn get_rules(seq: u32, table: &TableRef, chain: &str, handle: Option<u64>) -> Vec<u8> {
+    let flags = if handle.is_some() { ACK } else { DUMP };
+    single(seq, GET_RULE, flags, |buffer| drop(rule_attrs(buffer, table, chain, handle)))
 }
 
 /// Asks for the generation of the ruleset.
@@ -211,13 +176,41 @@ pub(crate) fn get_generation(seq: u32) -> Vec<u8> {
     })
 }
 
-fn single(seq: u32, kind: u16, flags: u16, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+/// One message by itself.
+pub(crate) fn single(seq: u32, kind: u16, flags: u16, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut messages = Messages::new(seq);
     messages.push(kind, flags, write);
     messages.into_bytes()
 }
 
-fn header(family: Family) -> Nfgenmsg {
+/// Begins a message about a chain.
+fn chain_attrs<'b>(
+    buffer: &'b mut Vec<u8>,
+    table: &TableRef,
+    chain: &str,
+) -> PushChainAttrs<&'b mut Vec<u8>> {
+    buffer.extend(header(table.family()).as_slice());
+    let attrs = PushChainAttrs::new(buffer).push_table_bytes(table.name().as_bytes());
+    attrs.push_name_bytes(chain.as_bytes())
+}
+
+/// Begins a message about a rule of a chain, or without handle about no certain one.
+fn rule_attrs<'b>(
+    buffer: &'b mut Vec<u8>,
+    table: &TableRef,
+    chain: &str,
+    handle: Option<u64>,
+) -> PushRuleAttrs<&'b mut Vec<u8>> {
+    buffer.extend(header(table.family()).as_slice());
+    let attrs = PushRuleAttrs::new(buffer).push_table_bytes(table.name().as_bytes());
+    let attrs = attrs.push_chain_bytes(chain.as_bytes());
+    match handle {
+        Some(handle) => attrs.push_handle(handle),
+        None => attrs,
+    }
+}
+
+pub(crate) fn header(family: Family) -> Nfgenmsg {
     let mut header = Nfgenmsg::new();
     header.nfgen_family = family.number();
     header
@@ -227,13 +220,6 @@ fn batch_header() -> Nfgenmsg {
     let mut header = Nfgenmsg::new();
     header.set_res_id(NFTABLES >> 8);
     header
-}
-
-fn policy_verdict(policy: Policy) -> u32 {
-    match policy {
-        Policy::Accept => 1,
-        Policy::Drop => 0,
-    }
 }
 
 /// nft's user data: type 0 (comment, for tables, chains and rules alike), length, text with its zero byte (libnftnl
@@ -258,10 +244,3 @@ pub(crate) fn read_comment(mut data: &[u8]) -> Result<Option<&str>, Unreadable> 
 /// User data of a form that is unknown here.
 #[derive(Debug)]
 pub(crate) struct Unreadable;
-
-impl ChainName<'_> {
-    /// For error messages.
-    pub(crate) fn describe(&self) -> String {
-        format!("chain \"{}\" of table \"{} {}\"", self.chain, self.family.name(), self.table)
-    }
-}

@@ -4,7 +4,6 @@
 //!
 //! It must never know why a rule is wanted, nor start a process. Everything that the kernel sends is foreign.
 
-mod attr;
 mod commit;
 mod compat;
 pub mod conntrack;

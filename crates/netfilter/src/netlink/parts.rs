@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::expr::{CMP_EQ, CMP_NEQ, CT_STATE, Expr, FIB_ADDRTYPE, FIB_DADDR};
+use super::expr::{CMP_EQ, CMP_NEQ, Expr};
 
 /// What a rule is made of.
 pub(crate) enum Part<'e> {
@@ -52,12 +52,8 @@ pub(crate) fn parts<'e>(exprs: &'e [Expr<'e>]) -> impl Iterator<Item = Part<'e>>
                 let field = Field::Payload { base: *base, offset: *offset, len: *len };
                 loaded = Some((field, *dreg, None));
             }
-            Expr::Fib { dreg, result: FIB_ADDRTYPE, flags: FIB_DADDR } => {
-                loaded = Some((Field::DestinationType, *dreg, None));
-            }
-            Expr::Conntrack { key: CT_STATE, dreg } => {
-                loaded = Some((Field::ConntrackState, *dreg, None));
-            }
+            Expr::DestinationType { dreg } => loaded = Some((Field::DestinationType, *dreg, None)),
+            Expr::ConntrackState { dreg } => loaded = Some((Field::ConntrackState, *dreg, None)),
             Expr::Bitwise { sreg, dreg, mask, xor } => match loaded {
                 Some((field, register, None)) if register == *sreg && xor.iter().all(|byte| *byte == 0) => {
                     loaded = Some((field, *dreg, Some(mask)));
@@ -79,10 +75,8 @@ pub(crate) fn parts<'e>(exprs: &'e [Expr<'e>]) -> impl Iterator<Item = Part<'e>>
             | Expr::Cmp { .. }
             | Expr::Value { .. }
             | Expr::Verdict(_)
-            | Expr::Fib { .. }
-            | Expr::Conntrack { .. }
-            | Expr::Nat { .. }
-            | Expr::Masquerade { .. }
+            | Expr::Dnat { .. }
+            | Expr::Masquerade
             | Expr::Match { .. }
             | Expr::Target { .. }
             | Expr::Other => return Some(Part::Single(expr)),

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use netlink_bindings::builtin::Nlmsghdr;
 use netlink_bindings::utils::find_attr;
 use netlink_sys::Socket as RawSocket;
 use netlink_sys::protocols::NETLINK_NETFILTER;
@@ -14,7 +15,7 @@ use crate::error::{Error, Result};
 
 /// Above what a netlink dump puts into one datagram today.
 const RECEIVE_SIZE: usize = 64 * 1024;
-pub(crate) const HEADER: usize = 16;
+pub(crate) const HEADER: usize = Nlmsghdr::len();
 const DUMP_ATTEMPTS: u32 = 16;
 /// `NLMSGERR_ATTR_MSG`
 const ERROR_TEXT: u16 = 1;
@@ -69,16 +70,14 @@ impl Socket {
         first
     }
 
-    /// Sends one request and gives `answer` every message that belongs to it, up to the acknowledgement or end of dump.
-    /// An interrupted dump is asked for again after `restart`.
-    pub(crate) fn ask<S>(
+    /// Sends one request and gives `answer` every message that belongs to it, up to the acknowledgement or end of dump, to
+    /// be put into a state. An interrupted dump is asked for again, with a new state.
+    pub(crate) fn ask<S: Default>(
         &mut self,
         request: &[u8],
-        state: &mut S,
-        restart: fn(&mut S),
         mut answer: impl FnMut(&mut S, Message<'_>),
-    ) -> Result<std::result::Result<(), Refusal>> {
-        self.ask_until(request, state, restart, |state, message| {
+    ) -> Result<std::result::Result<S, Refusal>> {
+        self.ask_until(request, |state, message| {
             answer(state, message);
             ControlFlow::Continue(())
         })
@@ -86,18 +85,17 @@ impl Socket {
 
     /// As [`Socket::ask`], but done as soon as `answer` breaks. The socket is of no use afterwards if it did: the rest of
     /// the answer is still to come.
-    pub(crate) fn ask_until<S>(
+    pub(crate) fn ask_until<S: Default>(
         &mut self,
         request: &[u8],
-        state: &mut S,
-        restart: fn(&mut S),
         mut answer: impl FnMut(&mut S, Message<'_>) -> ControlFlow<()>,
-    ) -> Result<std::result::Result<(), Refusal>> {
+    ) -> Result<std::result::Result<S, Refusal>> {
+        let seq = messages(request).next().map_or(0, |message| message.seq);
         for _ in 0..DUMP_ATTEMPTS {
-            restart(state);
+            let mut state = S::default();
             self.send(request)?;
-            match self.collect(sequence_of(request), state, &mut answer)? {
-                End::Complete => return Ok(Ok(())),
+            match self.collect(seq, |message| answer(&mut state, message))? {
+                End::Complete => return Ok(Ok(state)),
                 End::Refused(refusal) => return Ok(Err(refusal)),
                 End::Interrupted => {}
                 // What was cut off may have been the end; the rest of the answer is not waited for.
@@ -173,12 +171,7 @@ impl Socket {
         }
     }
 
-    fn collect<S>(
-        &mut self,
-        seq: u32,
-        state: &mut S,
-        answer: &mut impl FnMut(&mut S, Message<'_>) -> ControlFlow<()>,
-    ) -> Result<End> {
+    fn collect(&mut self, seq: u32, mut answer: impl FnMut(Message<'_>) -> ControlFlow<()>) -> Result<End> {
         let mut interrupted = false;
         loop {
             if self.receive(0)? == Received::Truncated {
@@ -189,7 +182,7 @@ impl Socket {
                 match i32::from(message.kind) {
                     libc::NLMSG_ERROR | libc::NLMSG_DONE => return Ok(End::of(&message, interrupted)),
                     libc::NLMSG_NOOP => {}
-                    _ if answer(state, message).is_break() => return Ok(End::Complete),
+                    _ if answer(message).is_break() => return Ok(End::Complete),
                     _ => {}
                 }
             }
@@ -259,20 +252,12 @@ impl Refusal {
 /// Splits a datagram into messages.
 pub(super) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
-        let word = |range: std::ops::Range<usize>| {
-            datagram.get(range)?.first_chunk().copied().map(u16::from_ne_bytes)
-        };
-        let len = usize::try_from(u32::from_ne_bytes(*datagram.first_chunk()?)).ok()?;
-        let (kind, flags) = (word(4..6)?, word(6..8)?);
-        let seq = sequence_of(datagram);
+        let header = Nlmsghdr::new_from_array(*datagram.first_chunk()?);
+        let len = usize::try_from(header.len).ok()?;
         let body = datagram.get(HEADER..len)?;
         datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some(Message { kind, flags, seq, body })
+        Some(Message { kind: header.r#type, flags: header.flags, seq: header.seq, body })
     })
-}
-
-fn sequence_of(message: &[u8]) -> u32 {
-    message.get(8..12).and_then(|bytes| bytes.first_chunk()).copied().map_or(0, u32::from_ne_bytes)
 }
 
 fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {

@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 
 use ipnetwork::IpNetwork;
 
+use crate::xt;
 pub use crate::xt::{CtState, Protocol};
 pub(crate) use text::string;
 
@@ -19,13 +20,13 @@ pub(crate) use text::string;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     /// `inet`: IPv4 and IPv6.
-    Inet,
+    Inet = 1,
     /// `ip`: IPv4.
-    Ip,
+    Ip = 2,
     /// `bridge`: Ethernet frames that cross a bridge.
-    Bridge,
+    Bridge = 7,
     /// `ip6`: IPv6.
-    Ip6,
+    Ip6 = 10,
 }
 
 impl Family {
@@ -41,20 +42,24 @@ impl Family {
     }
 
     pub(crate) fn number(self) -> u8 {
-        match self {
-            Self::Inet => 1,
-            Self::Ip => 2,
-            Self::Bridge => 7,
-            Self::Ip6 => 10,
+        self as u8
+    }
+}
+
+impl From<xt::Family> for Family {
+    fn from(family: xt::Family) -> Self {
+        match family {
+            xt::Family::Ipv4 => Self::Ip,
+            xt::Family::Ipv6 => Self::Ip6,
         }
     }
 }
 
-/// Where a base chain is called from.
+/// Where a base chain is called from (`NF_INET_*`; the bridge family's numbers, `NF_BR_*`, are the same).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HookPoint {
     /// `prerouting`
-    Prerouting,
+    Prerouting = 0,
     /// `input`
     Input,
     /// `forward`
@@ -78,15 +83,8 @@ impl HookPoint {
         }
     }
 
-    /// `NF_INET_*`; the bridge family's numbers (`NF_BR_*`) are the same.
     pub(crate) fn number(self) -> u32 {
-        match self {
-            Self::Prerouting => 0,
-            Self::Input => 1,
-            Self::Forward => 2,
-            Self::Output => 3,
-            Self::Postrouting => 4,
-        }
+        self as u32
     }
 }
 
@@ -110,15 +108,6 @@ impl ChainType {
     }
 }
 
-/// What happens to packets that no rule of a base chain decided about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Policy {
-    /// `accept`
-    Accept,
-    /// `drop`
-    Drop,
-}
-
 /// What makes a chain a base chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hook {
@@ -128,21 +117,21 @@ pub struct Hook {
     pub point: HookPoint,
     /// Order among the chains of one hook, lowest first.
     pub priority: i32,
-    /// Its policy; `None` leaves it to the kernel, which accepts.
-    pub policy: Option<Policy>,
+    /// Whether `policy accept` is said; if not, the kernel accepts all the same.
+    pub says_accept: bool,
 }
 
 impl Hook {
     /// A hook without explicit policy (`type nat hook postrouting priority 100;`).
     #[must_use]
     pub fn new(chain_type: ChainType, point: HookPoint, priority: i32) -> Self {
-        Self { chain_type, point, priority, policy: None }
+        Self { chain_type, point, priority, says_accept: false }
     }
 
     /// A hook with `policy accept`.
     #[must_use]
     pub fn accept(chain_type: ChainType, point: HookPoint, priority: i32) -> Self {
-        Self { policy: Some(Policy::Accept), ..Self::new(chain_type, point, priority) }
+        Self { says_accept: true, ..Self::new(chain_type, point, priority) }
     }
 }
 

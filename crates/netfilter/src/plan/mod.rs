@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-pub use rule::{AnyRule, Wanted};
+pub use rule::Wanted;
 pub(crate) use rule::{Canon, Listed, Prepared};
 pub(crate) use search::search;
 pub use step::{Action, Step};
@@ -41,7 +41,9 @@ pub(crate) trait Reader {
     /// The rules of a chain in order; none if it does not exist.
     fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>>;
     /// One rule of a chain by its identity; `None` when it is gone, or not to be had without the others.
-    fn rule(&mut self, table: &TableRef, chain: &str, id: &RuleId) -> Result<Option<Listed>>;
+    fn rule(&mut self, _: &TableRef, _: &str, _: &RuleId) -> Result<Option<Listed>> {
+        Ok(None)
+    }
     /// Shows `visit` the rules of a chain in order until it breaks, reading no further than needed.
     fn scan(
         &mut self,
@@ -52,8 +54,10 @@ pub(crate) trait Reader {
         let _ended_early = self.rules(table, chain)?.into_iter().try_for_each(visit);
         Ok(())
     }
-    /// True if the chain has this rule, which has no canonical form.
-    fn holds(&mut self, table: &TableRef, chain: &str, wanted: &Wanted) -> Result<bool>;
+    /// True if the chain has this rule, which has no canonical form: something else compares it, if anything does.
+    fn holds(&mut self, _: &TableRef, _: &str, _: &Wanted) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 /// Use count of a chain.
@@ -106,14 +110,10 @@ impl Plan {
 }
 
 /// The steps that make `changes` true.
-pub(crate) fn plan<'c>(
-    changes: impl IntoIterator<Item = &'c Prepared>,
-    known: Known<'_>,
-    reader: &mut dyn Reader,
-) -> Result<Plan> {
+pub(crate) fn plan(changes: &[Prepared], known: Known<'_>, reader: &mut dyn Reader) -> Result<Plan> {
     let mut planner =
         Planner { reader, known, views: HashMap::new(), tables: HashSet::new(), steps: Vec::new() };
-    changes.into_iter().try_for_each(|Prepared { table, op }| planner.change(table, op))?;
+    changes.iter().try_for_each(|change| planner.change(&change.table, &change.op))?;
     let seen = planner.seen();
     Ok(Plan { steps: planner.steps.into_iter().flatten().collect(), seen })
 }
@@ -325,14 +325,13 @@ impl Planner<'_> {
             return Ok(None);
         }
         if view.hinted.is_none() {
-            let ids: Vec<_> = self.known.hints.iter().filter_map(|hint| hint.within(table, chain)).collect();
-            let gone = std::mem::take(&mut self.view(table, chain)?.gone);
-            let mut listed = Vec::new();
-            for id in ids.iter().take(Hint::MOST).filter(|id| !gone.contains(id)) {
-                listed.extend(self.reader.rule(table, chain, id)?);
+            let mut listed: Vec<Listed> = Vec::new();
+            let ids = self.known.hints.iter().filter_map(|hint| hint.within(table, chain));
+            for id in ids.take(Hint::MOST) {
+                listed.extend(self.reader.rule(table, chain, &id)?);
             }
             let view = self.view(table, chain)?;
-            view.gone = gone;
+            listed.retain(|rule| !view.gone.contains(&rule.id));
             view.hinted = Some(Rules::new(listed));
         }
         Ok(self.view(table, chain)?.hinted.as_mut())

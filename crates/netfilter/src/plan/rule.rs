@@ -4,44 +4,17 @@
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use crate::batch::{Change, Op, RuleId, RuleInfo, TableRef};
+use crate::batch::{AnyRule, Change, RuleId, RuleInfo, TableRef};
 use crate::nft::Statement;
 use crate::xt::Extension;
 use crate::{nft, xt};
 
 /// A change with its rule prepared.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) table: TableRef,
-    pub(crate) op: Op<Rc<Wanted>>,
-}
+pub(crate) type Prepared = Change<Rc<Wanted>>;
 
 impl Prepared {
-    pub(crate) fn new(change: &Change) -> Self {
-        let table = change.table();
-        let op = match change {
-            Change::Xt { op, .. } => op.map(|rule| Rc::new(Wanted::new(AnyRule::Xt(rule.clone()), &table))),
-            Change::Nft { op, .. } => op.map(|rule| Rc::new(Wanted::new(AnyRule::Nft(rule.clone()), &table))),
-        };
-        Self { table, op }
-    }
-}
-
-/// A rule of either dialect.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum AnyRule {
-    /// Of the iptables dialect.
-    Xt(xt::Rule),
-    /// Of the native dialect.
-    Nft(nft::Rule),
-}
-
-impl std::fmt::Display for AnyRule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Xt(rule) => rule.fmt(f),
-            Self::Nft(rule) => rule.fmt(f),
-        }
+    pub(crate) fn new(Change { table, op }: &Change) -> Self {
+        Self { table: table.clone(), op: op.map(|rule| Rc::new(Wanted::new(rule.clone(), table))) }
     }
 }
 

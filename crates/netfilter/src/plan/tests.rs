@@ -49,10 +49,6 @@ impl Reader for Memory {
         self.single += 1;
         Ok(self.chains.get(chain).and_then(|rules| rules.iter().find(|rule| rule.id == *id)).cloned())
     }
-
-    fn holds(&mut self, _: &TableRef, _: &str, _: &Wanted) -> Result<bool> {
-        Ok(false)
-    }
 }
 
 fn rule(number: usize) -> Rule {

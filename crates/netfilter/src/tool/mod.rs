@@ -11,18 +11,17 @@ mod script;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::batch::{Position, RuleId, TableRef};
+use crate::batch::{AnyRule, Position, RuleId, TableRef};
 use crate::error::{Error, Result};
-use crate::plan::{Action, AnyRule, Canon, Listed, Reader, Step, Uses, Wanted};
+use crate::plan::{Action, Canon, Listed, Reader, Step, Uses, Wanted};
 use crate::xt::{self, Family, Table};
 pub use flavour::Flavour;
 pub(crate) use flavour::{find_tool, is_legacy_program, reads_native_matches};
 use quote::quote;
 pub(crate) use quote::split_words;
-use script::Script;
 
 /// The tools of one family, for one batch or question: a chain is listed once and remembered.
 pub(crate) struct Tool {
@@ -38,15 +37,11 @@ impl Tool {
 
     /// Carries out the steps with one `iptables-restore`.
     pub(crate) fn restore(&self, steps: &[Step]) -> Result<()> {
-        if steps.is_empty() {
-            return Ok(());
-        }
         let program = match self.family {
             Family::Ipv4 => "iptables-restore",
             Family::Ipv6 => "ip6tables-restore",
         };
-        let argv = [program, "--noflush", "--wait"].map(str::to_owned).to_vec();
-        run(&self.path, argv, Some(&restore_file(steps)?)).map(drop)
+        run(&self.path, program, &["--noflush", "--wait"], Some(&restore_file(steps)?)).map(drop)
     }
 
     /// The rules of a chain, `None` if it does not exist.
@@ -67,10 +62,8 @@ impl Tool {
     /// with others for everything that is wrong with the call or the system. What it says does not help: 1.8.9 calls a
     /// missing chain incompatible.
     fn list(&self, table: &TableRef, args: &[&str]) -> Result<Option<Vec<u8>>> {
-        let mut argv = vec![self.family.tool().to_owned(), "-t".to_owned(), table.name().to_owned()];
-        argv.extend(args.iter().map(|arg| (*arg).to_owned()));
-        argv.push("--wait".to_owned());
-        match run(&self.path, argv, None) {
+        let args = [&["-t", table.name()][..], args, &["--wait"]].concat();
+        match run(&self.path, self.family.tool(), &args, None) {
             Ok(output) => Ok(Some(output)),
             Err(Error::Tool { status: 1, .. }) => Ok(None),
             Err(error) => Err(error),
@@ -98,11 +91,6 @@ impl Reader for Tool {
 
     fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>> {
         Ok(self.listing(table, chain)?.unwrap_or_default())
-    }
-
-    /// There is no listing of less than a chain.
-    fn rule(&mut self, _: &TableRef, _: &str, _: &RuleId) -> Result<Option<Listed>> {
-        Ok(None)
     }
 
     /// The tool cannot tell which of the listed rules it found.
@@ -201,30 +189,26 @@ fn line(action: &Action) -> Result<Option<String>> {
 
 /// Carries out the steps with one `nft -f -`, which is one transaction.
 pub(crate) fn run_nft(path: &OsStr, steps: &[Step]) -> Result<()> {
-    let mut script = Script::default();
-    for step in steps {
-        script.push(step)?;
-    }
-    let argv = ["nft", "-f", "-"].map(str::to_owned).to_vec();
-    run(path, argv, Some(script.text())).map(drop)
+    let commands: Vec<String> = steps.iter().map(script::command).collect::<Result<_>>()?;
+    run(path, "nft", &["-f", "-"], Some(&(commands.join("\n") + "\n"))).map(drop)
 }
 
 /// Runs a tool of `PATH` and returns what it printed.
-fn run(path: &OsStr, argv: Vec<String>, input: Option<&str>) -> Result<Vec<u8>> {
-    let name = argv.first().map_or("", String::as_str).to_owned();
-    let program = find_tool(&name, path).ok_or_else(|| Error::ToolMissing { program: name.clone() })?;
-    let spawned = spawn(&program, argv.get(1..).unwrap_or_default(), path, input);
-    let output = spawned.map_err(|source| Error::Spawn { program: name, source })?;
+fn run(path: &OsStr, name: &str, args: &[&str], input: Option<&str>) -> Result<Vec<u8>> {
+    let program = find_tool(name, path).ok_or_else(|| Error::ToolMissing { program: name.to_owned() })?;
+    let spawned = spawn(&program, args, path, input);
+    let output = spawned.map_err(|source| Error::Spawn { program: name.to_owned(), source })?;
     if output.status.success() {
         return Ok(output.stdout);
     }
     let status = output.status.code().unwrap_or(-1);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    let argv = std::iter::once(program.display().to_string()).chain(argv.into_iter().skip(1)).collect();
+    let program = program.display().to_string();
+    let argv = std::iter::once(program).chain(args.iter().map(|arg| (*arg).to_owned())).collect();
     Err(Error::Tool { argv, status, stderr })
 }
 
-fn spawn(program: &PathBuf, args: &[String], path: &OsStr, input: Option<&str>) -> std::io::Result<Output> {
+fn spawn(program: &Path, args: &[&str], path: &OsStr, input: Option<&str>) -> std::io::Result<Output> {
     let mut command = Command::new(program);
     command.args(args).env("PATH", path).env("LC_ALL", "C").stdout(Stdio::piped()).stderr(Stdio::piped());
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });

@@ -1,47 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Steps as text for `nft -f -`, for rules with words that only nft understands.
 
-use crate::batch::{Position, RuleId, TableRef};
+use crate::batch::{AnyRule, Position, RuleId, TableRef};
 use crate::error::{Error, Result};
-use crate::nft::{Chain, Policy, string};
-use crate::plan::{Action, AnyRule, Step};
+use crate::nft::{Chain, string};
+use crate::plan::{Action, Step};
 
-/// Commands for `nft`, one per line.
-#[derive(Debug, Default)]
-pub(crate) struct Script {
-    text: String,
-}
-
-impl Script {
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub(crate) fn push(&mut self, Step { table, action }: &Step) -> Result<()> {
-        let line = match action {
-            Action::AddTable { comment } => format!("add table {table}{}", block(&[], comment.as_deref())?),
-            Action::AddChain(chain) => add_chain(table, chain)?,
-            Action::AddRule { chain, rule, at } => {
-                let AnyRule::Nft(rule) = rule.rule() else { return Err(foreign(action)) };
-                let verb = match at {
-                    Position::Head => "insert",
-                    Position::Tail => "add",
-                };
-                format!("{verb} rule {table} {chain} {}", rule.to_text()?)
-            }
-            Action::DeleteRule { chain, id: RuleId::Handle(handle) } => {
-                format!("delete rule {table} {chain} handle {handle}")
-            }
-            Action::DeleteRule { id: RuleId::Listed(_), .. } => return Err(foreign(action)),
-            Action::Flush { chain } => format!("flush chain {table} {chain}"),
-            Action::DeleteChain { chain } => {
-                format!("flush chain {table} {chain}\ndelete chain {table} {chain}")
-            }
-        };
-        self.text.push_str(&line);
-        self.text.push('\n');
-        Ok(())
-    }
+/// The command for `nft`, a line or two.
+pub(super) fn command(Step { table, action }: &Step) -> Result<String> {
+    Ok(match action {
+        Action::AddTable { comment } => format!("add table {table}{}", block(&[], comment.as_deref())?),
+        Action::AddChain(chain) => add_chain(table, chain)?,
+        Action::AddRule { chain, rule, at } => {
+            let AnyRule::Nft(rule) = rule.rule() else { return Err(foreign(action)) };
+            let verb = match at {
+                Position::Head => "insert",
+                Position::Tail => "add",
+            };
+            format!("{verb} rule {table} {chain} {}", rule.to_text()?)
+        }
+        Action::DeleteRule { chain, id: RuleId::Handle(handle) } => {
+            format!("delete rule {table} {chain} handle {handle}")
+        }
+        Action::DeleteRule { id: RuleId::Listed(_), .. } => return Err(foreign(action)),
+        Action::Flush { chain } => format!("flush chain {table} {chain}"),
+        Action::DeleteChain { chain } => {
+            format!("flush chain {table} {chain}\ndelete chain {table} {chain}")
+        }
+    })
 }
 
 /// A step of the other dialect.
@@ -51,12 +37,9 @@ fn foreign(action: &Action) -> Error {
 
 fn add_chain(table: &TableRef, chain: &Chain) -> Result<String> {
     let hook = chain.hook.map(|hook| {
-        let policy = hook.policy.map(|policy| match policy {
-            Policy::Accept => " policy accept ;",
-            Policy::Drop => " policy drop ;",
-        });
+        let policy = if hook.says_accept { " policy accept ;" } else { "" };
         let (kind, point) = (hook.chain_type.name(), hook.point.name());
-        format!("type {kind} hook {point} priority {} ;{}", hook.priority, policy.unwrap_or_default())
+        format!("type {kind} hook {point} priority {} ;{policy}", hook.priority)
     });
     let block = block(hook.as_slice(), chain.comment.as_deref())?;
     Ok(format!("add chain {table} {}{block}", chain.name))

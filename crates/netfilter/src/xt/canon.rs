@@ -89,13 +89,13 @@ impl Canon {
 
     fn add(&mut self, condition: &Match) -> Option<()> {
         match condition {
-            Match::Source { address, negated } => set(&mut self.source, masked(address.net())?, *negated),
+            Match::Source { address, negated } => fill(&mut self.source, masked(address.net())?, *negated),
             Match::Destination { address, negated } => {
-                set(&mut self.destination, masked(address.net())?, *negated)
+                fill(&mut self.destination, masked(address.net())?, *negated)
             }
-            Match::InInterface { name, negated } => set(&mut self.in_interface, name.clone(), *negated),
-            Match::OutInterface { name, negated } => set(&mut self.out_interface, name.clone(), *negated),
-            Match::Protocol { protocol, negated } => set(&mut self.protocol, protocol.number(), *negated),
+            Match::InInterface { name, negated } => fill(&mut self.in_interface, name.clone(), *negated),
+            Match::OutInterface { name, negated } => fill(&mut self.out_interface, name.clone(), *negated),
+            Match::Protocol { protocol, negated } => fill(&mut self.protocol, protocol.number(), *negated),
             Match::DestinationPort { protocol, port } => {
                 self.transport(*protocol)?;
                 self.extend(Extension::Port(*protocol, *port))
@@ -114,7 +114,7 @@ impl Canon {
         }
     }
 
-    fn extend(&mut self, extension: Extension) -> Option<()> {
+    pub(crate) fn extend(&mut self, extension: Extension) -> Option<()> {
         self.extensions.push(extension);
         Some(())
     }
@@ -122,7 +122,7 @@ impl Canon {
     /// Ports imply their protocol; naming it again is only understood by the tool.
     fn transport(&mut self, protocol: Protocol) -> Option<()> {
         matches!(protocol, Protocol::Tcp | Protocol::Udp | Protocol::Sctp).then_some(())?;
-        set(&mut self.protocol, protocol.number(), false)
+        fill(&mut self.protocol, protocol.number(), false)
     }
 
     /// Back to a rule, in the order in which `iptables -S` prints it. `None` if the protocol has no name here.
@@ -167,7 +167,7 @@ impl Extension {
     }
 }
 
-fn set<T>(slot: &mut Maybe<T>, value: impl Into<Option<T>>, negated: bool) -> Option<()> {
+pub(crate) fn fill<T>(slot: &mut Maybe<T>, value: impl Into<Option<T>>, negated: bool) -> Option<()> {
     match value.into() {
         // 0.0.0.0/0 says nothing; negated it is a special case of the tool
         None => (!negated).then_some(()),

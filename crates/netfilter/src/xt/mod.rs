@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnetwork::IpNetwork;
 
-pub(crate) use canon::{Canon, Extension, Maybe};
+pub(crate) use canon::{Canon, Extension, Maybe, fill};
 pub use names::is_chain_name;
 pub(crate) use parse::rule_from_listing;
 
@@ -70,57 +70,53 @@ impl Table {
 /// A transport protocol that can be named in a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
-    /// `icmp`, 1.
-    Icmp,
-    /// `tcp`, 6.
-    Tcp,
-    /// `udp`, 17.
-    Udp,
-    /// `dccp`, 33.
-    Dccp,
-    /// `esp`, 50.
-    Esp,
-    /// `ah`, 51.
-    Ah,
-    /// `ipv6-icmp`, 58.
-    Icmpv6,
-    /// `sctp`, 132.
-    Sctp,
-    /// `udplite`, 136.
-    UdpLite,
+    /// `icmp`
+    Icmp = 1,
+    /// `tcp`
+    Tcp = 6,
+    /// `udp`
+    Udp = 17,
+    /// `dccp`
+    Dccp = 33,
+    /// `esp`
+    Esp = 50,
+    /// `ah`
+    Ah = 51,
+    /// `ipv6-icmp`
+    Icmpv6 = 58,
+    /// `sctp`
+    Sctp = 132,
+    /// `udplite`
+    UdpLite = 136,
 }
 
 impl Protocol {
-    const ALL: [(Self, u8, &'static str); 9] = [
-        (Self::Icmp, 1, "icmp"),
-        (Self::Tcp, 6, "tcp"),
-        (Self::Udp, 17, "udp"),
-        (Self::Dccp, 33, "dccp"),
-        (Self::Esp, 50, "esp"),
-        (Self::Ah, 51, "ah"),
-        (Self::Icmpv6, 58, "ipv6-icmp"),
-        (Self::Sctp, 132, "sctp"),
-        (Self::UdpLite, 136, "udplite"),
+    const NAMES: [(Self, &'static str); 9] = [
+        (Self::Icmp, "icmp"),
+        (Self::Tcp, "tcp"),
+        (Self::Udp, "udp"),
+        (Self::Dccp, "dccp"),
+        (Self::Esp, "esp"),
+        (Self::Ah, "ah"),
+        (Self::Icmpv6, "ipv6-icmp"),
+        (Self::Sctp, "sctp"),
+        (Self::UdpLite, "udplite"),
     ];
-
-    fn row(self) -> (Self, u8, &'static str) {
-        Self::ALL.into_iter().find(|row| row.0 == self).unwrap_or(Self::ALL[1])
-    }
 
     /// The assigned protocol number.
     #[must_use]
     pub fn number(self) -> u8 {
-        self.row().1
+        self as u8
     }
 
     /// The name, as iptables prints it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.row().2
+        Self::NAMES.into_iter().find(|row| row.0 == self).map_or("tcp", |row| row.1)
     }
 
     pub(crate) fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|row| row.1 == number).map(|row| row.0)
+        Self::NAMES.into_iter().map(|row| row.0).find(|protocol| protocol.number() == number)
     }
 }
 
@@ -134,7 +130,7 @@ impl std::str::FromStr for Protocol {
 
     /// Takes the names in any case, as iptables does.
     fn from_str(name: &str) -> Result<Self, UnknownProtocol> {
-        let known = Self::ALL.into_iter().find(|row| row.2.eq_ignore_ascii_case(name));
+        let known = Self::NAMES.into_iter().find(|row| row.1.eq_ignore_ascii_case(name));
         let icmpv6 = name.eq_ignore_ascii_case("icmpv6").then_some(Self::Icmpv6);
         known.map(|row| row.0).or(icmpv6).ok_or_else(|| UnknownProtocol(name.to_owned()))
     }
@@ -348,13 +344,6 @@ impl Rule {
     #[must_use]
     pub fn canonical(&self) -> Self {
         Canon::of(self).and_then(|canon| canon.to_rule()).unwrap_or_else(|| self.clone())
-    }
-
-    /// True if both are the same rule of the packet filter. To compare many, put their [`Rule::canonical`] forms into a
-    /// set.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.canonical() == other.canonical()
     }
 
     pub(crate) fn comment(&self) -> Option<&str> {

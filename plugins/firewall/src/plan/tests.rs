@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use cnibox_netfilter::{Change, Op};
+use cnibox_netfilter::{AnyRule, Change, Op, TableRef};
 use cnibox_spec::{Json, parse_result};
 
 use super::*;
@@ -36,10 +36,10 @@ fn commands(desired: &[Desired]) -> String {
     desired.iter().for_each(|family| family.install(&mut batch));
     let mut text = String::new();
     for change in batch.changes() {
-        let Change::Xt { family, op, .. } = change else { panic!("{change:?}") };
+        let Change { table: TableRef::Xt(family, _), op } = change else { panic!("{change:?}") };
         match op {
             Op::EnsureChain(chain) => writeln!(text, "{} -N {}", family.tool(), chain.name),
-            Op::EnsureRule { chain, rule, at } => {
+            Op::EnsureRule { chain, rule: AnyRule::Xt(rule), at } => {
                 let flag = if *at == Position::Head { "-I" } else { "-A" };
                 writeln!(text, "{} {flag} {chain} {}", family.tool(), rule.to_args().join(" "))
             }
@@ -94,6 +94,6 @@ fn removal_is_about_addresses_only() {
     let batch = remove(["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()]);
     assert_eq!(batch.changes().len(), 4);
     assert!(
-        batch.changes().iter().all(|change| matches!(change, Change::Xt { op: Op::DeleteRule { .. }, .. }))
+        batch.changes().iter().all(|change| matches!(change.op, Op::DeleteRule { rule: AnyRule::Xt(_), .. }))
     );
 }

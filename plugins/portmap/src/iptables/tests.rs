@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use cnibox_netfilter::Change;
+use cnibox_netfilter::{AnyRule, TableRef};
 
 use super::*;
 
@@ -128,11 +128,10 @@ fn chains_come_before_the_rules_that_need_them() {
     layout(&config(vec![mapping(Protocol::Tcp, 8080, None)]), "10.22.0.2/16").install(&mut batch);
     let mut known: Vec<String> = BUILT_IN.map(str::to_owned).to_vec();
     for change in batch.changes() {
-        let Change::Xt { family, table, op } = change else { panic!("{change:?}") };
-        assert_eq!((*family, *table), (Family::Ipv4, Table::Nat));
-        match op {
+        assert_eq!(change.table, TableRef::Xt(Family::Ipv4, Table::Nat));
+        match &change.op {
             cnibox_netfilter::Op::EnsureChain(chain) => known.push(chain.name.clone()),
-            cnibox_netfilter::Op::EnsureRule { chain, rule, .. } => {
+            cnibox_netfilter::Op::EnsureRule { chain, rule: AnyRule::Xt(rule), .. } => {
                 assert!(known.contains(chain), "{chain}");
                 assert!(
                     rule.target.jump().is_none_or(|to| known.iter().any(|chain| chain == to)),

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use cnibox_netfilter::nft::Protocol;
-use cnibox_netfilter::{Change, Op};
+use cnibox_netfilter::{AnyRule, Change, Op};
 
 use super::*;
 use crate::config::{Mapping, Marking};
@@ -49,8 +49,7 @@ fn commands(layout: &Layout) -> String {
     layout.install(&mut batch);
     let mut text = String::new();
     for change in batch.changes() {
-        let Change::Nft { op, .. } = change else { panic!("{change:?}") };
-        let table = change.table();
+        let Change { table: table @ TableRef::Nft(..), op } = change else { panic!("{change:?}") };
         match op {
             Op::EnsureTable { comment } => writeln!(text, "add table {table} {comment:?}"),
             Op::EnsureChain(chain) => match chain.hook {
@@ -65,10 +64,10 @@ fn commands(layout: &Layout) -> String {
                 }
             },
             Op::FlushChain { chain } => writeln!(text, "flush chain {table} {chain}"),
-            Op::AppendRule { chain, rule } => {
+            Op::AppendRule { chain, rule: AnyRule::Nft(rule) } => {
                 writeln!(text, "add rule {table} {chain} {}", rule.to_text().unwrap())
             }
-            Op::EnsureRule { chain, rule, at } => {
+            Op::EnsureRule { chain, rule: AnyRule::Nft(rule), at } => {
                 let place = if *at == Position::Head { "first " } else { "" };
                 writeln!(text, "ensure {place}rule {table} {chain} {}", rule.to_text().unwrap())
             }

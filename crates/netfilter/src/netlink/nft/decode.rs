@@ -89,7 +89,6 @@ impl Reader<'_> {
             (Field::Meta(meta::MARK), Some(mask)) if !negated && data == mask => {
                 Statement::Marked(u32::from_ne_bytes((*mask).try_into().ok()?))
             }
-            (_, Some(_)) => return None,
             (Field::Meta(meta::NFPROTO), None) if !negated && self.family == Family::Inet => {
                 self.network.set(data)?;
                 return Some(None);
@@ -111,10 +110,7 @@ impl Reader<'_> {
             (Field::DestinationType, None) if !negated && *data == expr::RTN_LOCAL.to_ne_bytes() => {
                 Statement::DestinationLocal
             }
-            (
-                Field::Meta(_) | Field::Payload { .. } | Field::DestinationType | Field::ConntrackState,
-                None,
-            ) => return None,
+            _ => return None,
         }))
     }
 
@@ -136,24 +132,22 @@ impl Reader<'_> {
             Expr::Verdict(Verdict::Return) => Statement::Return,
             Expr::Verdict(Verdict::Jump(chain)) => Statement::Jump(chain.clone().into_owned()),
             Expr::Verdict(Verdict::Goto(chain)) => Statement::Goto(chain.clone().into_owned()),
-            Expr::Masquerade { flags: 0 } => Statement::Masquerade,
-            Expr::Nat { kind: expr::NAT_DNAT, family, .. } if *family == u32::from(self.family.number()) => {
+            Expr::Masquerade => Statement::Masquerade,
+            Expr::Dnat { family } if *family == u32::from(self.family.number()) => {
                 let [Some(ip), Some(port)] = self.values else { return None };
                 let ip = expr::address(ip, self.family == Family::Ip)?;
                 Statement::Dnat(SocketAddr::new(ip, expr::port(port)?))
             }
-            Expr::Verdict(Verdict::Code(_))
-            | Expr::Meta { .. }
+            Expr::Meta { .. }
             | Expr::Payload { .. }
             | Expr::Counter
             | Expr::SetMeta { .. }
             | Expr::Bitwise { .. }
             | Expr::Cmp { .. }
             | Expr::Value { .. }
-            | Expr::Fib { .. }
-            | Expr::Conntrack { .. }
-            | Expr::Nat { .. }
-            | Expr::Masquerade { .. }
+            | Expr::DestinationType { .. }
+            | Expr::ConntrackState { .. }
+            | Expr::Dnat { .. }
             | Expr::Match { .. }
             | Expr::Target { .. }
             | Expr::Other => return None,

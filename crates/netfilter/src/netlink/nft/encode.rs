@@ -6,10 +6,7 @@ use std::net::SocketAddr;
 
 use ipnetwork::IpNetwork;
 
-use crate::netlink::expr::{
-    self, CT_STATE, Expr, FIB_ADDRTYPE, FIB_DADDR, NAT_DNAT, REG_1, REG_2, RTN_LOCAL, Verdict, base, meta,
-    offset,
-};
+use crate::netlink::expr::{self, Expr, REG_1, REG_2, RTN_LOCAL, Verdict, base, meta, offset};
 use crate::nft::{Family, Rule, Statement};
 
 /// `IFNAMSIZ`
@@ -44,11 +41,11 @@ impl Encoder {
                 self.port(protocol.number(), *port, *negated)
             }
             Statement::DestinationLocal => {
-                self.exprs.push(Expr::Fib { dreg: REG_1, result: FIB_ADDRTYPE, flags: FIB_DADDR });
+                self.exprs.push(Expr::DestinationType { dreg: REG_1 });
                 self.compare(false, RTN_LOCAL.to_ne_bytes().to_vec());
             }
             Statement::ConntrackState(states) => {
-                self.exprs.push(Expr::Conntrack { key: CT_STATE, dreg: REG_1 });
+                self.exprs.push(Expr::ConntrackState { dreg: REG_1 });
                 self.exprs.push(Expr::bitwise(states.bits().into(), 0));
                 self.compare(true, vec![0; 4]);
             }
@@ -72,7 +69,7 @@ impl Encoder {
             Statement::Goto(chain) => {
                 self.exprs.push(Expr::Verdict(Verdict::Goto(Cow::Owned(chain.clone()))))
             }
-            Statement::Masquerade => self.exprs.push(Expr::Masquerade { flags: 0 }),
+            Statement::Masquerade => self.exprs.push(Expr::Masquerade),
             Statement::Dnat(to) => self.dnat(*to),
             // without canonical form
             Statement::Raw(_) => {}
@@ -120,8 +117,7 @@ impl Encoder {
     fn dnat(&mut self, to: SocketAddr) {
         self.exprs.push(Expr::Value { dreg: REG_1, data: expr::octets(to.ip()).into() });
         self.exprs.push(Expr::Value { dreg: REG_2, data: to.port().to_be_bytes().to_vec().into() });
-        let family = self.family.number().into();
-        self.exprs.push(Expr::Nat { kind: NAT_DNAT, family, address: REG_1, port: REG_2 });
+        self.exprs.push(Expr::Dnat { family: self.family.number().into() });
     }
 
     fn compare(&mut self, negated: bool, data: Vec<u8>) {

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use super::layout;
 use crate::netlink::expr::{self, Expr, Verdict, base, meta, offset};
 use crate::netlink::parts::{Compare, Field, Part, parts};
-use crate::xt::{Canon, Extension, Family, Maybe, Protocol, Target};
+use crate::xt::{Canon, Extension, Family, Protocol, Target, fill};
 
 /// The rule that these expressions make up.
 pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Canon> {
@@ -47,18 +47,16 @@ impl<'e> Reader<'e> {
             Expr::Match { name, rev, info } => self.xt_match(name, *rev, info)?,
             Expr::Target { name, rev, info } => return Some(Some(self.xt_target(name, *rev, info)?)),
             Expr::Verdict(verdict) => return Some(Some(verdict_target(verdict)?)),
-            Expr::Masquerade { flags: 0 } => return Some(Some(Target::Masquerade)),
-            Expr::Nat { kind: expr::NAT_DNAT, .. } => return Some(Some(self.native_dnat()?)),
+            Expr::Masquerade => return Some(Some(Target::Masquerade)),
+            Expr::Dnat { .. } => return Some(Some(self.native_dnat()?)),
             Expr::Meta { .. }
             | Expr::Payload { .. }
             | Expr::Counter
             | Expr::SetMeta { .. }
             | Expr::Bitwise { .. }
             | Expr::Cmp { .. }
-            | Expr::Fib { .. }
-            | Expr::Conntrack { .. }
-            | Expr::Nat { .. }
-            | Expr::Masquerade { .. }
+            | Expr::DestinationType { .. }
+            | Expr::ConntrackState { .. }
             | Expr::Other => return None,
         }
         Some(None)
@@ -70,7 +68,7 @@ impl<'e> Reader<'e> {
             (Field::Meta(meta::MARK), mask) => {
                 let mask = mask.map_or(Some(u32::MAX), |mask| Some(u32::from_ne_bytes(*mask.first_chunk()?)));
                 let value = u32::from_ne_bytes(*data.first_chunk()?);
-                self.extend(Extension::Mark { value, mask: mask?, negated })
+                self.rule.extend(Extension::Mark { value, mask: mask?, negated })
             }
             (Field::Payload { base: base::NETWORK, offset: offset::IPV4_PROTOCOL, len: 1 }, None)
                 if self.family == Family::Ipv4 =>
@@ -87,7 +85,6 @@ impl<'e> Reader<'e> {
                 };
                 fill(slot, net, negated)
             }
-            (_, Some(_)) => None,
             (Field::Meta(meta::IIFNAME), None) => {
                 fill(&mut self.rule.in_interface, interface(data)?, negated)
             }
@@ -96,44 +93,36 @@ impl<'e> Reader<'e> {
             }
             (Field::Meta(meta::L4PROTO), None) => fill(&mut self.rule.protocol, *data.first()?, negated),
             (Field::DestinationType, None) if *data == expr::RTN_LOCAL.to_ne_bytes() && !negated => {
-                self.extend(Extension::DestinationLocal)
+                self.rule.extend(Extension::DestinationLocal)
             }
             (Field::Payload { base: base::TRANSPORT, offset: offset::DESTINATION_PORT, len: 2 }, None)
                 if !negated =>
             {
                 self.port(expr::port(data)?)
             }
-            (
-                Field::Meta(_) | Field::Payload { .. } | Field::DestinationType | Field::ConntrackState,
-                None,
-            ) => None,
+            _ => None,
         }
     }
 
     /// A port belongs to the protocol compared before it.
     fn port(&mut self, port: u16) -> Option<()> {
         let (number, false) = self.rule.protocol? else { return None };
-        self.extend(Extension::Port(Protocol::from_number(number)?, port))
-    }
-
-    fn extend(&mut self, extension: Extension) -> Option<()> {
-        self.rule.extensions.push(extension);
-        Some(())
+        self.rule.extend(Extension::Port(Protocol::from_number(number)?, port))
     }
 
     fn xt_match(&mut self, name: &str, rev: u32, info: &[u8]) -> Option<()> {
         match (name, rev) {
-            ("comment", 0) => self.extend(Extension::Comment(expr::text(info)?.to_owned())),
-            ("conntrack", 3) => self.extend(Extension::State(layout::read_conntrack(info)?)),
+            ("comment", 0) => self.rule.extend(Extension::Comment(expr::text(info)?.to_owned())),
+            ("conntrack", 3) => self.rule.extend(Extension::State(layout::read_conntrack(info)?)),
             ("addrtype", 1) if info == layout::destination_local() => {
-                self.extend(Extension::DestinationLocal)
+                self.rule.extend(Extension::DestinationLocal)
             }
-            ("multiport", 1) => self.extend(Extension::Ports(layout::read_multiport(info)?)),
+            ("multiport", 1) => self.rule.extend(Extension::Ports(layout::read_multiport(info)?)),
             ("tcp" | "udp", 0) => self.port(layout::read_ports(info)?),
             ("sctp", 0) => self.port(layout::read_sctp(info)?),
             ("mark", 1) => {
                 let (value, mask) = layout::read_mark(info)?;
-                self.extend(Extension::Mark { value, mask, negated: *info.get(8)? != 0 })
+                self.rule.extend(Extension::Mark { value, mask, negated: *info.get(8)? != 0 })
             }
             _ => None,
         }
@@ -161,7 +150,7 @@ fn verdict_target(verdict: &Verdict<'_>) -> Option<Target> {
         Verdict::Drop => Some(Target::Drop),
         Verdict::Return => Some(Target::Return),
         Verdict::Jump(chain) => Some(Target::Jump(chain.clone().into_owned())),
-        Verdict::Goto(_) | Verdict::Code(_) => None,
+        Verdict::Goto(_) => None,
     }
 }
 
@@ -169,8 +158,4 @@ fn verdict_target(verdict: &Verdict<'_>) -> Option<Target> {
 fn interface(data: &[u8]) -> Option<String> {
     let name = expr::text(data)?;
     Some(if data.contains(&0) { name.to_owned() } else { format!("{name}+") })
-}
-
-fn fill<T>(slot: &mut Maybe<T>, value: T, negated: bool) -> Option<()> {
-    slot.is_none().then(|| *slot = Some((value, negated)))
 }

@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::netlink::expr;
 use crate::xt::{CtState, Family};
 
 /// `XT_MAX_COMMENT_LEN`, terminating zero included.
@@ -115,10 +116,8 @@ pub(super) fn ports(port: u16) -> Vec<u8> {
 }
 
 pub(super) fn read_ports(info: &[u8]) -> Option<u16> {
-    let [source_min, source_max, low, high] =
-        [u16_at(info, 0)?, u16_at(info, 2)?, u16_at(info, 4)?, u16_at(info, 6)?];
-    let rest = info.get(8..)?.iter().all(|byte| *byte == 0);
-    (source_min == 0 && source_max == u16::MAX && low == high && rest).then_some(low)
+    let port = u16_at(info, 4)?;
+    (info == ports(port)).then_some(port)
 }
 
 /// `struct nf_nat_ipv4_multi_range_compat` or `struct nf_nat_range` without any choice: plain MASQUERADE.
@@ -135,13 +134,9 @@ pub(super) fn masquerade(family: Family) -> Vec<u8> {
 pub(super) fn dnat(to: SocketAddr) -> Vec<u8> {
     let mut info = NAT_ADDRESS_AND_PORT.to_ne_bytes().to_vec();
     for _ in ["min_addr", "max_addr"] {
-        let address = match to.ip() {
-            IpAddr::V4(ip) => ip.octets().to_vec(),
-            IpAddr::V6(ip) => ip.octets().to_vec(),
-        };
-        let padding = 16 - address.len();
+        let mut address = expr::octets(to.ip());
+        address.resize(16, 0);
         info.extend(address);
-        info.resize(info.len() + padding, 0);
     }
     for _ in ["min_proto", "max_proto"] {
         info.extend(to.port().to_be_bytes());
@@ -155,8 +150,7 @@ pub(super) fn read_dnat(info: &[u8], family: Family) -> Option<SocketAddr> {
         Family::Ipv4 => info.get(4..8)?.first_chunk::<4>().copied()?.into(),
         Family::Ipv6 => info.get(4..20)?.first_chunk::<16>().copied()?.into(),
     };
-    let port = u16::from_be_bytes(info.get(36..38)?.first_chunk().copied()?);
-    let to = SocketAddr::new(address, port);
+    let to = SocketAddr::new(address, expr::port(info.get(36..38)?)?);
     (dnat(to) == info).then_some(to)
 }
 
