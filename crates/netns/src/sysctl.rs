@@ -31,12 +31,6 @@ pub enum Error {
         /// The name as given.
         name: String,
     },
-    /// The file is empty, so there is no trailing character to strip (the reference crashes here).
-    #[error("read {}: empty", path.display())]
-    Empty {
-        /// The file below `/proc/sys`.
-        path: PathBuf,
-    },
 }
 
 impl Error {
@@ -49,7 +43,7 @@ impl Error {
 /// The kernel's name for this boot.
 pub const BOOT_ID: &str = "kernel/random/boot_id";
 
-/// The value of a sysctl without its last character, which is the newline (`sysctl -n NAME`). Lines stay lines.
+/// The value of a sysctl without the newline at its end (`sysctl -n NAME`). Lines stay lines.
 ///
 /// # Errors
 /// [`Error`]; unknown names are `Io` with `ENOENT`.
@@ -62,11 +56,7 @@ pub fn read(name: &str) -> Result<String, Error> {
 fn value_of(mut file: &File, path: &Path) -> Result<String, Error> {
     let mut raw = Vec::new();
     file.read_to_end(&mut raw).map_err(failed("read", path))?;
-    let mut value = String::from_utf8_lossy(&raw).into_owned();
-    match value.pop() {
-        Some(_) => Ok(value),
-        None => Err(Error::Empty { path: path.to_owned() }),
-    }
+    Ok(String::from_utf8_lossy(raw.strip_suffix(b"\n").unwrap_or(&raw)).into_owned())
 }
 
 /// Writes a sysctl, in one `write` without a newline (`sysctl -w NAME=VALUE`). The reference reads it back; opening a

@@ -80,9 +80,9 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
 }
 
 /// Takes back the link that was lent to the attachment, under its name on the host, where it stays down: nobody knows how it
-/// was. With the namespace gone the kernel has already given it back. What the ledger says counts; what is lent and not noted there has its name on the host for an
-/// alias, as the reference gives it. While the `wanted` device is on the host under another name, a link that the container
-/// can have made is no loan.
+/// was. With the namespace gone the kernel has already given it back. What the ledger says counts; what is lent and not
+/// noted there has its name on the host for an alias, as the reference gives it. While the `wanted` device is on the host
+/// under another name, a link that the container can have made is no loan.
 ///
 /// # Errors
 /// [`LoanError`]; the link is in the container then.

@@ -320,10 +320,12 @@ impl Sys<'_> {
         for record in Ledger::of_host().stale(network, living) {
             announced.extend(self.host_link_of(&record)?);
         }
-        let is_stale = |link: &Link| {
-            is_of_network(link, network) && kept.iter().all(|mark| mark.stage_of(link).is_none())
-        };
-        let outcomes = [self.host_links_del(links, is_stale), self.host_links_del(&announced, |_| true)];
+        // An ADD that ended meanwhile is among the records, too.
+        let is_stale = |link: &Link| kept.iter().all(|mark| mark.stage_of(link).is_none());
+        let outcomes = [
+            self.host_links_del(links, |link| is_of_network(link, network) && is_stale(link)),
+            self.host_links_del(&announced, is_stale),
+        ];
         Failure::combine(outcomes.into_iter().filter_map(Result::err))
     }
 

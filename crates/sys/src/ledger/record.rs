@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the ledger says of one attachment, and its form in a file: a JSON document on one line.
 //!
-//! Knows no file and no kernel. Members that are not understood are skipped: a later version may have written them.
+//! Knows no file and no kernel. Members that are not understood are skipped, each for itself: a later version may have written
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
 use cnibox_spec::Attachment;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,19 +19,22 @@ pub struct Record {
     #[serde(serialize_with = "write_names", deserialize_with = "read_names")]
     pub attachment: Attachment,
     /// How far its ADD came.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known")]
     pub progress: Progress,
     /// Where its interface was made.
+    #[serde(default, deserialize_with = "known")]
     pub namespace: Option<Namespace>,
     /// The host's end of its interface, by the name that was noted before it was made.
+    #[serde(default, deserialize_with = "known")]
     pub host_link: Option<String>,
     /// Its interface in the container, for those that have no end on the host.
+    #[serde(default, deserialize_with = "known")]
     pub pod_link: Option<PodLink>,
     /// The addresses that it was given.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known")]
     pub addresses: Vec<IpAddr>,
     /// What each plugin of its chain has noted.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known")]
     pub shares: BTreeMap<String, Share>,
 }
 
@@ -152,6 +157,11 @@ fn write_names<S: Serializer>(attachment: &Attachment, serializer: S) -> Result<
     [network.as_str(), container.as_str(), ifname.as_str()].serialize(serializer)
 }
 
+/// A member, or nothing where it is not understood.
+fn known<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(serde_json::from_value(serde_json::Value::deserialize(deserializer)?).unwrap_or_default())
+}
+
 fn read_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Attachment, D::Error> {
     let [network, container, ifname] = <[String; 3]>::deserialize(deserializer)?;
     Attachment::new(&network, &container, &ifname).map_err(Error::custom)
@@ -191,8 +201,12 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_skipped() {
-        let text = r#"{"attachment":["net","c1","eth0"],"progress":"sideways","future":[1,{"a":2}]}"#;
-        assert_eq!(Record::read(text), Some(Record::new(Attachment::new("net", "c1", "eth0").unwrap())));
+        let text = r#"{"attachment":["net","c1","eth0"],"progress":["begun"],"namespace":7,"pod_link":{"nsid":"x"},
+            "addresses":["nowhere"],"host_link":"veth0","future":[1,{"a":2}]}"#;
+        let record = Record::new(Attachment::new("net", "c1", "eth0").unwrap());
+        assert_eq!(Record::read(text), Some(Record { host_link: Some("veth0".to_owned()), ..record }));
+        let text = r#"{"attachment":["net","c1","eth0"],"progress":"sideways"}"#;
+        assert_eq!(Record::read(text).map(|record| record.progress), Some(Progress::Foreign));
     }
 
     #[test]
@@ -202,7 +216,6 @@ mod tests {
             "{}",
             r#"{"attachment":["a","b"]}"#,
             r#"{"attachment":["a/b","c","d"]}"#,
-            r#"{"attachment":["a","b","c"],"addresses":["nowhere"]}"#,
             r#"{"attachment":["a","b","c"]} {"#,
             "attachment a b c\nprogress begun\n",
         ] {
