@@ -6,11 +6,9 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::str::FromStr;
 
 use ipnetwork::IpNetwork;
 
-use crate::error::{Error, Result};
 use crate::{nft, xt};
 
 /// An ordered list of changes, applied as one transaction wherever the transport allows it.
@@ -291,25 +289,22 @@ impl TableRef {
             Self::Nft(_, name) => name,
         }
     }
+
+    /// Reads what `Display` writes and a space, for tables of the iptables dialect, and gives the rest of the line.
+    pub(crate) fn read(line: &str) -> Option<(Self, &str)> {
+        let families = [xt::Family::Ipv4, xt::Family::Ipv6].into_iter();
+        let mut tables = families
+            .flat_map(|family| [xt::Table::Filter, xt::Table::Nat].map(|table| Self::Xt(family, table)));
+        tables.find_map(|table| {
+            let rest = line.strip_prefix(&format!("{table} "))?;
+            Some((table, rest))
+        })
+    }
 }
 
 impl fmt::Display for TableRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.family().name(), self.name())
-    }
-}
-
-impl FromStr for TableRef {
-    type Err = Error;
-
-    /// Reads what `Display` writes, for tables of the iptables dialect.
-    fn from_str(name: &str) -> Result<Self> {
-        let families = [xt::Family::Ipv4, xt::Family::Ipv6].into_iter();
-        let mut tables = families
-            .flat_map(|family| [xt::Table::Filter, xt::Table::Nat].map(|table| Self::Xt(family, table)));
-        tables
-            .find(|table| table.to_string() == name)
-            .ok_or_else(|| Error::InvalidText { kind: "table", value: name.to_owned() })
     }
 }
 

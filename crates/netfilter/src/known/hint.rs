@@ -44,10 +44,9 @@ impl FromStr for Hint {
     /// Reads what `Display` writes.
     fn from_str(line: &str) -> Result<Self> {
         let parse = || {
-            let mut words = line.splitn(4, ' ');
-            let table = format!("{} {}", words.next()?, words.next()?).parse().ok()?;
-            let handle = words.next()?.parse().ok()?;
-            Some(Self { table, handle, chain: words.next()?.to_owned() })
+            let (table, rest) = TableRef::read(line)?;
+            let (handle, chain) = rest.split_once(' ')?;
+            Some(Self { table, handle: handle.parse().ok()?, chain: chain.to_owned() })
         };
         parse().ok_or_else(|| Error::InvalidText { kind: "rule hint", value: line.to_owned() })
     }

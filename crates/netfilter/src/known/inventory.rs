@@ -28,6 +28,12 @@ struct Holding {
     digests: String,
 }
 
+impl Holding {
+    fn is(&self, table: &TableRef, chain: &str) -> bool {
+        self.table == *table && self.chain == chain
+    }
+}
+
 impl Inventory {
     pub(crate) fn new(generation: u32) -> Self {
         Self { generation, chains: Vec::new() }
@@ -40,9 +46,8 @@ impl Inventory {
 
     /// Whether the chain is known to have no rule that says this.
     pub(crate) fn lacks(&self, table: &TableRef, chain: &str, text: &str) -> bool {
-        self.find(table, chain).is_some_and(|at| {
-            self.chains.get(at).is_some_and(|holding| !holding.digests.contains(&digest(text)))
-        })
+        let known = self.chains.iter().find(|holding| holding.is(table, chain));
+        known.is_some_and(|holding| !holding.digests.contains(&digest(text)))
     }
 
     /// Whether it says nothing of any chain.
@@ -64,13 +69,10 @@ impl Inventory {
 
     /// Notes a rule that was added to a chain, if it is one that is known.
     pub(crate) fn add(&mut self, table: &TableRef, chain: &str, text: &str) {
-        let Some(at) = self.find(table, chain) else { return };
-        if let Some(holding) = self.chains.get_mut(at) {
+        if let Some(holding) = self.chains.iter_mut().find(|holding| holding.is(table, chain)) {
             holding.digests += &digest(text);
-            if holding.digests.len() > MOST_RULES * DIGEST {
-                self.chains.remove(at);
-            }
         }
+        self.chains.retain(|holding| holding.digests.len() <= MOST_RULES * DIGEST);
     }
 
     /// A transaction that was bound to its generation was committed.
@@ -79,15 +81,9 @@ impl Inventory {
         self.generation = self.generation.checked_add(1).unwrap_or(1);
     }
 
-    fn find(&self, table: &TableRef, chain: &str) -> Option<usize> {
-        self.chains.iter().position(|holding| holding.table == *table && holding.chain == chain)
-    }
-
     /// Notes nothing of a chain any more.
     pub(crate) fn forget(&mut self, table: &TableRef, chain: &str) {
-        if let Some(at) = self.find(table, chain) {
-            self.chains.remove(at);
-        }
+        self.chains.retain(|holding| !holding.is(table, chain));
     }
 }
 
@@ -121,10 +117,10 @@ impl FromStr for Inventory {
             let mut lines = text.split_terminator('\n');
             let mut inventory = Self::new(lines.next()?.parse().ok()?);
             while let Some(name) = lines.next() {
-                let mut words = name.splitn(3, ' ');
-                let table = format!("{} {}", words.next()?, words.next()?).parse().ok()?;
-                let (chain, digests) = (words.next()?.to_owned(), lines.next()?.to_owned());
+                let (table, chain) = TableRef::read(name)?;
+                let digests = lines.next()?.to_owned();
                 let whole = digests.len() % DIGEST == 0 && digests.ends_with([',']) | digests.is_empty();
+                let chain = chain.to_owned();
                 inventory.chains.push(Holding { table, chain, digests: whole.then_some(digests)? });
             }
             Some(inventory)
