@@ -7,8 +7,6 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use ipnetwork::IpNetwork;
-
 use crate::{nft, xt};
 
 /// An ordered list of changes, applied as one transaction wherever the transport allows it.
@@ -324,26 +322,6 @@ impl fmt::Display for RuleId {
             Self::Listed(words) => f.write_str(&words.join(" ")),
         }
     }
-}
-
-/// An existing rule, decoded as far as this crate understands it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RuleInfo {
-    /// Identity, for [`Op::DeleteFound`].
-    pub id: RuleId,
-    /// The comment (`-m comment` or an nft rule comment).
-    pub comment: Option<String>,
-    /// The chain it jumps or goes to.
-    pub jump: Option<String>,
-    /// Source address it is limited to.
-    pub source: Option<IpNetwork>,
-    /// Destination address it is limited to.
-    pub destination: Option<IpNetwork>,
-    /// The whole rule in the iptables dialect in its [`xt::Rule::canonical`] form, if it is of that dialect and nothing in it
-    /// is unknown here.
-    pub xt: Option<xt::Rule>,
-    /// The same for the native dialect, without counters.
-    pub nft: Option<nft::Rule>,
 }
 
 /// Adds changes of one table to a [`Batch`], with rules of its dialect.

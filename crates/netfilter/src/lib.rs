@@ -42,13 +42,13 @@ mod tool;
 pub mod xt;
 
 pub use batch::{
-    AnyRule, Batch, Change, Changes, NftChanges, Op, Owner, Position, RuleId, RuleInfo, TableRef, XtChanges,
+    AnyRule, Batch, Change, Changes, NftChanges, Op, Owner, Position, RuleId, TableRef, XtChanges,
 };
 pub use engine::{Choice, Engine, if_any};
 pub use error::{Error, Result};
 pub use known::{Hint, Inventory};
 pub use netlink::{conntrack, sweep};
-pub use plan::{Action, Step, Wanted};
+pub use plan::{Action, RuleInfo, Step, Wanted};
 pub use tool::Flavour;
 pub use xt::Family;
 

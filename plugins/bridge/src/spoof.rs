@@ -73,7 +73,7 @@ impl SpoofCheck {
     pub(crate) fn is_installed(&self, sys: &mut Sys<'_>) -> Result<bool, Failure> {
         let comment = self.comment();
         let rules = sys.engine()?.rules(&table(), BASE)?;
-        let entry = rules.iter().any(|rule| rule.comment.as_deref() == Some(&comment));
+        let entry = rules.iter().any(|rule| rule.comment() == Some(&comment));
         let filter = sys.engine()?.rules(&table(), &self.mac_chain())?;
         Ok(entry && filter.len() >= 2)
     }
@@ -90,7 +90,7 @@ impl SpoofCheck {
     fn is_anothers(&self, sys: &mut Sys<'_>) -> Result<bool, Failure> {
         let comment = self.comment();
         for rule in sys.engine()?.rules(&table(), BASE)? {
-            let port = rule.nft.as_ref().filter(|_| rule.comment.as_deref() == Some(&comment)).and_then(port);
+            let port = rule.nft().filter(|_| rule.comment() == Some(&comment)).and_then(port);
             if let Some(port) = port
                 && sys.is_marked_as_anothers(port, &self.attachment)?
             {

@@ -69,7 +69,7 @@ fn check_rules(
 /// As many rules with the container's comment as there are mappings, as in the reference, and the way to them.
 fn compare_native(layout: &nftables::Layout, owner: &Owner, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let comment = owner.nft_comment();
-    let own = |rule: &&RuleInfo| rule.comment.as_deref() == Some(&comment);
+    let own = |rule: &&RuleInfo| rule.comment() == Some(&comment);
     let mut ports = read(layout.family, nftables::PORTS, sys)?;
     // An older version's mappings with a hostIP.
     ports.extend(read(layout.family, nftables::OLD_PORTS, sys)?);
@@ -79,7 +79,7 @@ fn compare_native(layout: &nftables::Layout, owner: &Owner, sys: &mut Sys<'_>) -
     let masquerade = layout.masquerade.as_ref().map_or(0, Vec::len);
     if masquerade > 0 || layout.marked.is_some() {
         let found = read(layout.family, nftables::MASQUERADE, sys)?;
-        let is_marked = |rule: &RuleInfo| rule.nft == layout.marked;
+        let is_marked = |rule: &RuleInfo| rule.nft() == layout.marked.as_ref();
         if found.iter().filter(own).count() < masquerade
             || !(layout.marked.is_none() || found.iter().any(is_marked))
         {
@@ -91,7 +91,7 @@ fn compare_native(layout: &nftables::Layout, owner: &Owner, sys: &mut Sys<'_>) -
     }
     let entrances = nftables::ENTRANCES.map(|(chain, _)| (chain, nftables::ALL_PORTS));
     for (chain, to) in entrances.into_iter().chain([(nftables::ALL_PORTS, nftables::PORTS)]) {
-        if !read(layout.family, chain, sys)?.iter().any(|rule| rule.jump.as_deref() == Some(to)) {
+        if !read(layout.family, chain, sys)?.iter().any(|rule| rule.jump() == Some(to)) {
             return Err(PortmapError::MissingNative(chain).into());
         }
     }

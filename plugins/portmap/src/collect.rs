@@ -61,11 +61,12 @@ fn from_iptables(
         |live: &LiveAttachment| Owner { network: network.to_owned(), container: live.container_id.clone() };
     let live: BTreeSet<String> = valid.iter().map(|live| owner(live).xt_comment()).collect();
     let live_chains: BTreeSet<String> = valid.iter().map(|live| owner(live).dnat_chain()).collect();
-    let stale = listed.into_iter().filter_map(|rule| {
-        let comment =
-            rule.comment.filter(|comment| comment.starts_with(&start) && !live.contains(comment))?;
-        let chain = rule.jump.filter(|chain| chain.starts_with(DNAT_PREFIX))?;
-        belongs(&comment, &start, network, &chain).then_some((chain, comment))
+    let stale = listed.iter().filter_map(|rule| {
+        let is_stale = |comment: &&str| comment.starts_with(&start) && !live.contains(*comment);
+        let comment = rule.comment().filter(is_stale)?;
+        let chain = rule.jump().filter(|chain| chain.starts_with(DNAT_PREFIX))?;
+        let is_own = belongs(comment, &start, network, chain);
+        is_own.then(|| (chain.to_owned(), comment.to_owned()))
     });
     let bare = forgotten.iter().map(|owner| (owner.dnat_chain(), owner.xt_comment()));
     let bare = bare.filter(|(chain, _)| !live_chains.contains(chain));
@@ -99,7 +100,7 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
     for family in FAMILIES {
         own.push((family, own_ports(&comment, family, sys)?));
     }
-    let leads_to = |rule: &RuleInfo| nftables::leads_to(rule.nft.as_ref()?);
+    let leads_to = |rule: &RuleInfo| nftables::leads_to(rule.nft()?);
     let led = own.iter().flat_map(|(_, rules)| rules).filter_map(leads_to).collect();
     let in_use = sys.in_use_among(&led, Some(attachment))?;
     let others = detach::native_others(&Known::of_gone(attachment, in_use), sys);
@@ -121,6 +122,6 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
 /// The native rules of ports with this comment.
 fn own_ports(comment: &str, family: Family, sys: &mut Sys<'_>) -> Result<Vec<RuleInfo>, Failure> {
     let mut rules = if_any(sys.engine()?.rules(&nftables::table_ref(family), nftables::PORTS))?;
-    rules.retain(|rule| rule.comment.as_deref() == Some(comment));
+    rules.retain(|rule| rule.comment() == Some(comment));
     Ok(rules)
 }

@@ -116,25 +116,25 @@ pub(crate) fn remove_apart(
     entries: &[RuleInfo],
     is_anothers: impl Fn(IpAddr) -> bool,
 ) -> Batch {
-    let known = || rules.iter().filter_map(|info| info.xt.as_ref());
-    let leads_elsewhere = |rule: &&Rule| leads_to(rule).is_some_and(&is_anothers);
-    let kept: HashSet<Subject> = known().filter(leads_elsewhere).map(subject).collect();
+    let known = rules.iter().filter_map(RuleInfo::xt);
+    let leads_elsewhere = |rule: &Rule| leads_to(rule).is_some_and(&is_anothers);
+    let kept: HashSet<Subject> = known.filter(leads_elsewhere).map(|rule| subject(&rule)).collect();
     let kept_ports: HashSet<_> = kept.iter().filter_map(|(port, _)| *port).collect();
     let (chain, comment) = (owner.dnat_chain(), owner.xt_comment());
     let mut batch = Batch::new();
     let mut changes = batch.xt(family, Table::Nat);
     for info in rules {
-        let goes = |rule: &Rule| {
-            leads_to(rule).map_or_else(|| !kept.contains(&subject(rule)), |address| !is_anothers(address))
+        let goes = |rule: Rule| {
+            leads_to(&rule).map_or_else(|| !kept.contains(&subject(&rule)), |address| !is_anothers(address))
         };
-        if info.xt.as_ref().is_some_and(goes) {
+        if info.xt().is_some_and(goes) {
             changes = changes.delete_found(&chain, info.id.clone());
         }
     }
     for info in entries {
-        let is_own = info.jump.as_deref() == Some(&chain) && info.comment.as_deref() == Some(&comment);
-        let serves_kept = |rule: &Rule| ports(rule).any(|port| kept_ports.contains(&port));
-        if is_own && !info.xt.as_ref().is_some_and(serves_kept) {
+        let is_own = info.jump() == Some(&chain) && info.comment() == Some(&comment);
+        let serves_kept = |rule: Rule| ports(&rule).any(|port| kept_ports.contains(&port));
+        if is_own && !info.xt().is_some_and(serves_kept) {
             changes = changes.delete_found(TOP, info.id.clone());
         }
     }

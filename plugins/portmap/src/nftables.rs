@@ -163,14 +163,14 @@ pub(crate) fn remove_apart(
     let mut batch = Batch::new();
     for chain in [PORTS, OLD_PORTS, MASQUERADE] {
         let mut rules = if_any(sys.engine()?.rules(&table_ref(family), chain))?;
-        rules.retain(|info| info.comment.as_deref() == Some(comment));
+        rules.retain(|info| info.comment() == Some(comment));
         let leads_elsewhere = |rule: &&Rule| leads_to(rule).is_some_and(&is_anothers);
-        let known = || rules.iter().filter_map(|info| info.nft.as_ref());
-        let kept: HashSet<Subject<'_>> = known().filter(leads_elsewhere).map(subject).collect();
+        let known = rules.iter().filter_map(|info| info.nft());
+        let kept: HashSet<Subject<'_>> = known.filter(leads_elsewhere).map(subject).collect();
         for info in &rules {
             let stays =
                 |rule: &Rule| leads_to(rule).map_or_else(|| kept.contains(&subject(rule)), &is_anothers);
-            if !info.nft.as_ref().is_some_and(stays) {
+            if !info.nft().is_some_and(stays) {
                 batch.nft(table(family), TABLE).delete_found(chain, info.id.clone());
             }
         }

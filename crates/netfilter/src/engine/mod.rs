@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::batch::{Batch, RuleInfo, TableRef};
+use crate::batch::{Batch, TableRef};
 use crate::error::{Error, Result};
 use crate::known::{Guard, Hint, Inventory, Known};
 use crate::netlink::{self, Form, Socket, commit, extensions, needs_module};
-use crate::plan::{Action, Canon, Listed, Prepared, Reader, Step, Wanted, plan, search};
+use crate::plan::{Action, Canon, Prepared, Reader, RuleInfo, Step, Wanted, plan, search};
 use crate::tool::{self, Flavour, Tool, find_tool, is_legacy_program, reads_native_matches};
 use crate::xt::{self, Extension};
 pub use route::Choice;
@@ -253,7 +253,7 @@ impl Engine {
     /// # Errors
     /// Those of the kernel or tool.
     pub fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<RuleInfo>> {
-        self.read(table, |reader| Ok(reader.rules(table, chain)?.iter().map(Listed::info).collect()))
+        self.read(table, |reader| reader.rules(table, chain))
     }
 
     fn read<T>(&mut self, table: &TableRef, ask: impl FnOnce(&mut dyn Reader) -> Result<T>) -> Result<T> {

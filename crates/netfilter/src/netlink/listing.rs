@@ -13,7 +13,7 @@ use super::{nft, xt};
 use crate::batch::{RuleId, TableRef};
 use crate::error::{Error, Result};
 use crate::nft::Rule;
-use crate::plan::{Canon, Listed, Reader, Uses};
+use crate::plan::{Canon, Reader, RuleInfo, Uses};
 use crate::xt::Extension;
 
 const GENERATION: &str = "read ruleset generation";
@@ -74,7 +74,7 @@ impl Reader for Socket {
         Ok(uses.saturating_sub(u32::try_from(own).unwrap_or(u32::MAX)))
     }
 
-    fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>> {
+    fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<RuleInfo>> {
         let request = message::get_rules(self.sequence(1), table, chain, None);
         let what = || listing(table, chain);
         let rules = self.look_up(&request, what, |rules: &mut Vec<_>, message| {
@@ -84,7 +84,7 @@ impl Reader for Socket {
     }
 
     /// A rule that does not fit an answer by itself is read with the others, if at all.
-    fn rule(&mut self, table: &TableRef, chain: &str, id: &RuleId) -> Result<Option<Listed>> {
+    fn rule(&mut self, table: &TableRef, chain: &str, id: &RuleId) -> Result<Option<RuleInfo>> {
         let RuleId::Handle(handle) = id else { return Ok(None) };
         let request = message::get_rules(self.sequence(1), table, chain, Some(*handle));
         let found = self.ask(&request, |found, message| *found = listed(&message, table))?;
@@ -97,7 +97,7 @@ impl Reader for Socket {
         &mut self,
         table: &TableRef,
         chain: &str,
-        visit: &mut dyn FnMut(Listed) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(RuleInfo) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut socket = Socket::open()?;
         let request = message::get_rules(socket.sequence(1), table, chain, None);
@@ -140,11 +140,11 @@ pub fn read_rules(datagram: &[u8]) {
     ];
     for table in tables {
         let messages = super::socket::messages(datagram);
-        messages.filter_map(|message| listed(&message, &table)).for_each(|rule| drop(rule.info()));
+        messages.filter_map(|message| listed(&message, &table)).for_each(|rule| drop(rule.xt()));
     }
 }
 
-fn listed(message: &Message<'_>, table: &TableRef) -> Option<Listed> {
+fn listed(message: &Message<'_>, table: &TableRef) -> Option<RuleInfo> {
     let attrs = rule_attrs(message)?;
     let id = RuleId::Handle(attrs.get_handle().ok()?);
     let expressions = attrs.get_expressions().map(|list| list.get_buf()).unwrap_or_default();
@@ -153,10 +153,10 @@ fn listed(message: &Message<'_>, table: &TableRef) -> Option<Listed> {
     // A comment that cannot be read is not one of ours.
     let canon = comment.as_ref().ok().and_then(|comment| canon(&exprs, *comment, table));
     Some(match canon {
-        Some(canon) => Listed::known(id, canon),
+        Some(canon) => RuleInfo::known(id, canon),
         None => {
             let comment = comment.ok().flatten().or_else(|| xt_comment(&exprs)).map(str::to_owned);
-            Listed::foreign(id, comment, exprs.iter().find_map(jump).map(str::to_owned))
+            RuleInfo::foreign(id, comment, exprs.iter().find_map(jump).map(str::to_owned))
         }
     })
 }

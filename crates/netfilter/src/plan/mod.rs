@@ -18,8 +18,9 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
+pub use rule::RuleInfo;
 pub use rule::Wanted;
-pub(crate) use rule::{Canon, Listed, Prepared};
+pub(crate) use rule::{Canon, Prepared};
 pub(crate) use search::search;
 pub use step::{Action, Step};
 
@@ -39,9 +40,9 @@ pub(crate) trait Reader {
     /// How many rules jump to an existing chain, for readers whose [`Uses`] do not tell.
     fn jumps(&mut self, table: &TableRef, chain: &str) -> Result<u32>;
     /// The rules of a chain in order; none if it does not exist.
-    fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>>;
+    fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<RuleInfo>>;
     /// One rule of a chain by its identity; `None` when it is gone, or not to be had without the others.
-    fn rule(&mut self, _: &TableRef, _: &str, _: &RuleId) -> Result<Option<Listed>> {
+    fn rule(&mut self, _: &TableRef, _: &str, _: &RuleId) -> Result<Option<RuleInfo>> {
         Ok(None)
     }
     /// Shows `visit` the rules of a chain in order until it breaks, reading no further than needed.
@@ -49,7 +50,7 @@ pub(crate) trait Reader {
         &mut self,
         table: &TableRef,
         chain: &str,
-        visit: &mut dyn FnMut(Listed) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(RuleInfo) -> ControlFlow<()>,
     ) -> Result<()> {
         let _ended_early = self.rules(table, chain)?.into_iter().try_for_each(visit);
         Ok(())
@@ -278,7 +279,7 @@ impl Planner<'_> {
         let added = &mut self.view(table, chain)?.added;
         let added = added.take_where(|added| owner.owns(added.comment(), added.jump()));
         self.withdraw(table, added)?;
-        let is_owned = |listed: &Listed| owner.owns(listed.comment(), listed.jump());
+        let is_owned = |listed: &RuleInfo| owner.owns(listed.comment(), listed.jump());
         if let Owner::JumpsTo(to) | Owner::JumpsToWith { chain: to, .. } = owner {
             if self.leads_nowhere(table, Some(to))? {
                 return Ok(());
@@ -305,7 +306,7 @@ impl Planner<'_> {
     }
 
     /// Deletes a rule of a chain whose other rules have not been read.
-    fn delete_unread(&mut self, table: &TableRef, chain: &str, listed: &Listed) -> Result<()> {
+    fn delete_unread(&mut self, table: &TableRef, chain: &str, listed: &RuleInfo) -> Result<()> {
         self.forget_jump(table, listed.jump())?;
         let view = self.view(table, chain)?;
         view.gone.insert(listed.id.clone());
@@ -325,7 +326,7 @@ impl Planner<'_> {
             return Ok(None);
         }
         if view.hinted.is_none() {
-            let mut listed: Vec<Listed> = Vec::new();
+            let mut listed: Vec<RuleInfo> = Vec::new();
             let ids = self.known.hints.iter().filter_map(|hint| hint.within(table, chain));
             for id in ids.take(Hint::MOST) {
                 listed.extend(self.reader.rule(table, chain, &id)?);
@@ -338,7 +339,7 @@ impl Planner<'_> {
     }
 
     /// The rules that jump from `chain` to `to`, if hints lead to as many as the kernel counts.
-    fn hinted_jumps(&mut self, table: &TableRef, chain: &str, to: &str) -> Result<Option<Vec<Listed>>> {
+    fn hinted_jumps(&mut self, table: &TableRef, chain: &str, to: &str) -> Result<Option<Vec<RuleInfo>>> {
         let Some(hinted) = self.hinted(table, chain)? else { return Ok(None) };
         let found = hinted.filter(|listed| listed.jump() == Some(to));
         let Some(Uses::RulesAndJumps(uses)) = self.view(table, to)?.found else { return Ok(None) };

@@ -4,8 +4,9 @@
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use crate::batch::{AnyRule, Change, RuleId, RuleInfo, TableRef};
-use crate::nft::Statement;
+use ipnetwork::IpNetwork;
+
+use crate::batch::{AnyRule, Change, RuleId, TableRef};
 use crate::xt::Extension;
 use crate::{nft, xt};
 
@@ -125,8 +126,9 @@ impl Hash for Wanted {
 
 /// An existing rule, as far as it could be read.
 #[derive(Debug, Clone)]
-pub(crate) struct Listed {
-    pub(crate) id: RuleId,
+pub struct RuleInfo {
+    /// Identity, for [`crate::Op::DeleteFound`].
+    pub id: RuleId,
     content: Content,
 }
 
@@ -140,7 +142,7 @@ enum Content {
     },
 }
 
-impl Listed {
+impl RuleInfo {
     pub(crate) fn known(id: RuleId, canon: Canon) -> Self {
         Self { id, content: Content::Known(Rc::new(canon)) }
     }
@@ -153,56 +155,50 @@ impl Listed {
         if let Content::Known(canon) = &self.content { Some(canon) } else { None }
     }
 
-    pub(crate) fn comment(&self) -> Option<&str> {
+    /// The comment (`-m comment` or an nft rule comment).
+    #[must_use]
+    pub fn comment(&self) -> Option<&str> {
         match &self.content {
             Content::Known(canon) => canon.comment(),
             Content::Foreign { comment, .. } => comment.as_deref(),
         }
     }
 
-    pub(crate) fn jump(&self) -> Option<&str> {
+    /// The chain it jumps or goes to.
+    #[must_use]
+    pub fn jump(&self) -> Option<&str> {
         match &self.content {
             Content::Known(canon) => canon.jump(),
             Content::Foreign { jump, .. } => jump.as_deref(),
         }
     }
 
+    /// The whole rule in the iptables dialect in its [`xt::Rule::canonical`] form, if it is of that dialect and nothing in it
+    /// is unknown here.
+    #[must_use]
+    pub fn xt(&self) -> Option<xt::Rule> {
+        self.xt_canon()?.to_rule()
+    }
+
+    /// The same for the native dialect, without counters.
+    #[must_use]
+    pub fn nft(&self) -> Option<&nft::Rule> {
+        if let Canon::Nft(rule) = &**self.canon()? { Some(rule) } else { None }
+    }
+
+    /// The source address that a rule of the iptables dialect is limited to.
+    #[must_use]
+    pub fn source(&self) -> Option<IpNetwork> {
+        self.xt_canon()?.source.filter(|(_, negated)| !negated).map(|(net, _)| net)
+    }
+
+    fn xt_canon(&self) -> Option<&xt::Canon> {
+        if let Canon::Xt(canon) = &**self.canon()? { Some(canon) } else { None }
+    }
+
     /// Whether a rule that only the tool can compare may be this one: it ends in the same target and has the same comment.
     pub(crate) fn may_be(&self, wanted: &Wanted) -> bool {
         let same_jump = wanted.jump().is_none() || wanted.jump() == self.jump();
         same_jump && wanted.comment() == self.comment()
-    }
-
-    pub(crate) fn info(&self) -> RuleInfo {
-        let mut info = RuleInfo {
-            id: self.id.clone(),
-            comment: self.comment().map(str::to_owned),
-            jump: self.jump().map(str::to_owned),
-            source: None,
-            destination: None,
-            xt: None,
-            nft: None,
-        };
-        match self.canon().map(|canon| &**canon) {
-            Some(Canon::Xt(canon)) => {
-                let plain =
-                    |slot: xt::Maybe<ipnetwork::IpNetwork>| slot.filter(|slot| !slot.1).map(|slot| slot.0);
-                (info.source, info.destination) = (plain(canon.source), plain(canon.destination));
-                info.xt = canon.to_rule();
-            }
-            Some(Canon::Nft(rule)) => {
-                for statement in &rule.statements {
-                    if let Statement::SourceAddress { net, negated: false } = statement {
-                        info.source = Some(*net);
-                    }
-                    if let Statement::DestinationAddress { net, negated: false } = statement {
-                        info.destination = Some(*net);
-                    }
-                }
-                info.nft = Some(rule.clone());
-            }
-            None => {}
-        }
-        info
     }
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use super::Reader;
-use super::rule::{Canon, Listed, Wanted};
+use super::rule::{Canon, RuleInfo, Wanted};
 use crate::batch::{RuleId, TableRef};
 use crate::error::Result;
 
@@ -38,7 +38,7 @@ pub(crate) fn search(
     found.collect()
 }
 
-fn close(open: &mut HashSet<&Canon>, listed: &Listed) {
+fn close(open: &mut HashSet<&Canon>, listed: &RuleInfo) {
     if let Some(canon) = listed.canon() {
         open.remove(&**canon);
     }

@@ -8,7 +8,7 @@ use crate::xt::{Family, Match, Rule, Table, Target};
 /// Chains of one table, and how often they were read.
 #[derive(Default)]
 struct Memory {
-    chains: HashMap<String, Vec<Listed>>,
+    chains: HashMap<String, Vec<RuleInfo>>,
     listings: usize,
     single: usize,
 }
@@ -17,7 +17,7 @@ impl Memory {
     fn with(mut self, chain: &str, rules: &[Rule]) -> Self {
         let listed = |(at, rule): (usize, &Rule)| {
             let canon = crate::xt::Canon::of(rule).expect("a plain rule");
-            Listed::known(RuleId::Handle(at as u64), Canon::Xt(canon))
+            RuleInfo::known(RuleId::Handle(at as u64), Canon::Xt(canon))
         };
         self.chains.insert(chain.to_owned(), rules.iter().enumerate().map(listed).collect());
         self
@@ -30,7 +30,7 @@ impl Reader for Memory {
     }
 
     fn chain(&mut self, _: &TableRef, chain: &str) -> Result<Option<Uses>> {
-        let own = |rules: &Vec<Listed>| rules.len();
+        let own = |rules: &Vec<RuleInfo>| rules.len();
         let jumps = self.chains.values().flatten().filter(|rule| rule.jump() == Some(chain)).count();
         let uses = self.chains.get(chain).map(own).map(|own| u32::try_from(own + jumps).expect("few"));
         Ok(uses.map(Uses::RulesAndJumps))
@@ -40,12 +40,12 @@ impl Reader for Memory {
         unreachable!("uses tell")
     }
 
-    fn rules(&mut self, _: &TableRef, chain: &str) -> Result<Vec<Listed>> {
+    fn rules(&mut self, _: &TableRef, chain: &str) -> Result<Vec<RuleInfo>> {
         self.listings += 1;
         Ok(self.chains.get(chain).cloned().unwrap_or_default())
     }
 
-    fn rule(&mut self, _: &TableRef, chain: &str, id: &RuleId) -> Result<Option<Listed>> {
+    fn rule(&mut self, _: &TableRef, chain: &str, id: &RuleId) -> Result<Option<RuleInfo>> {
         self.single += 1;
         Ok(self.chains.get(chain).and_then(|rules| rules.iter().find(|rule| rule.id == *id)).cloned())
     }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::Uses;
-use super::rule::{Canon, Listed, Wanted};
+use super::rule::{Canon, RuleInfo, Wanted};
 use crate::batch::RuleId;
 
 /// The picture of a chain.
@@ -55,7 +55,7 @@ impl View {
 /// Existing rules in order. What steps delete leaves a gap.
 #[derive(Default)]
 pub(super) struct Rules {
-    listed: Vec<Option<Listed>>,
+    listed: Vec<Option<RuleInfo>>,
     /// How many are left.
     left: usize,
     /// Made when something is looked up.
@@ -68,7 +68,7 @@ struct Index {
 }
 
 impl Rules {
-    pub(super) fn new(listed: impl IntoIterator<Item = Listed>) -> Self {
+    pub(super) fn new(listed: impl IntoIterator<Item = RuleInfo>) -> Self {
         let listed: Vec<_> = listed.into_iter().map(Some).collect();
         Self { left: listed.len(), listed, index: None }
     }
@@ -89,18 +89,18 @@ impl Rules {
     }
 
     /// The rules of which `wanted` is true.
-    pub(super) fn filter(&self, wanted: impl Fn(&Listed) -> bool) -> Vec<usize> {
+    pub(super) fn filter(&self, wanted: impl Fn(&RuleInfo) -> bool) -> Vec<usize> {
         let all = self.listed.iter().enumerate();
         all.filter(|(_, listed)| listed.as_ref().is_some_and(&wanted)).map(|(at, _)| at).collect()
     }
 
-    pub(super) fn take(&mut self, at: usize) -> Option<Listed> {
+    pub(super) fn take(&mut self, at: usize) -> Option<RuleInfo> {
         let taken = self.listed.get_mut(at)?.take()?;
         self.left -= 1;
         Some(taken)
     }
 
-    pub(super) fn into_listed(self) -> impl Iterator<Item = Listed> {
+    pub(super) fn into_listed(self) -> impl Iterator<Item = RuleInfo> {
         self.listed.into_iter().flatten()
     }
 

@@ -16,7 +16,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::batch::{AnyRule, Position, RuleId, TableRef};
 use crate::error::{Error, Result};
-use crate::plan::{Action, Canon, Listed, Reader, Step, Uses, Wanted};
+use crate::plan::{Action, Canon, Reader, RuleInfo, Step, Uses, Wanted};
 use crate::xt::{self, Family, Table};
 pub use flavour::Flavour;
 pub(crate) use flavour::{find_tool, is_legacy_program, reads_native_matches};
@@ -27,7 +27,7 @@ pub(crate) use quote::split_words;
 pub(crate) struct Tool {
     path: OsString,
     family: Family,
-    listings: HashMap<(TableRef, String), Option<Vec<Listed>>>,
+    listings: HashMap<(TableRef, String), Option<Vec<RuleInfo>>>,
 }
 
 impl Tool {
@@ -45,7 +45,7 @@ impl Tool {
     }
 
     /// The rules of a chain, `None` if it does not exist.
-    fn listing(&mut self, table: &TableRef, chain: &str) -> Result<Option<Vec<Listed>>> {
+    fn listing(&mut self, table: &TableRef, chain: &str) -> Result<Option<Vec<RuleInfo>>> {
         let key = (table.clone(), chain.to_owned());
         if let Some(known) = self.listings.get(&key) {
             return Ok(known.clone());
@@ -89,7 +89,7 @@ impl Reader for Tool {
         Ok(note.split_once(" references").and_then(|(count, _)| count.parse().ok()).unwrap_or(0))
     }
 
-    fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<Listed>> {
+    fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<RuleInfo>> {
         Ok(self.listing(table, chain)?.unwrap_or_default())
     }
 
@@ -103,9 +103,9 @@ impl Reader for Tool {
 }
 
 /// A line of `iptables -S`. One that is not UTF-8 is of no rule that this crate could have written.
-fn listed(line: &[u8], family: Family) -> Option<Listed> {
+fn listed(line: &[u8], family: Family) -> Option<RuleInfo> {
     let Ok(line) = std::str::from_utf8(line) else {
-        return Some(Listed::foreign(RuleId::Listed(Vec::new()), None, None));
+        return Some(RuleInfo::foreign(RuleId::Listed(Vec::new()), None, None));
     };
     let mut words = split_words(line).into_iter();
     if words.next()? != "-A" {
@@ -116,10 +116,10 @@ fn listed(line: &[u8], family: Family) -> Option<Listed> {
     let canon = rule.and_then(|rule| xt::Canon::of(&rule)).filter(|canon| canon.fits(family));
     let after = |flag| Some(words.get(words.iter().position(|word| word == flag)? + 1)?.clone());
     Some(match canon {
-        Some(canon) => Listed::known(RuleId::Listed(words), Canon::Xt(canon)),
+        Some(canon) => RuleInfo::known(RuleId::Listed(words), Canon::Xt(canon)),
         None => {
             let (comment, jump) = (after("--comment"), after("-j").or_else(|| after("-g")));
-            Listed::foreign(RuleId::Listed(words), comment, jump)
+            RuleInfo::foreign(RuleId::Listed(words), comment, jump)
         }
     })
 }
@@ -131,7 +131,7 @@ fn listed(line: &[u8], family: Family) -> Option<Listed> {
 #[cfg(feature = "fuzzing")]
 pub fn read_listing(output: &[u8]) {
     for rule in output.split(|byte| *byte == b'\n').filter_map(|line| listed(line, Family::Ipv4)) {
-        let action = Action::DeleteRule { chain: "CHAIN".to_owned(), id: rule.info().id };
+        let action = Action::DeleteRule { chain: "CHAIN".to_owned(), id: rule.id };
         if let Ok(Some(deletion)) = line(&action) {
             assert!(!deletion.contains('\n'), "more than a line: {deletion:?}");
         }

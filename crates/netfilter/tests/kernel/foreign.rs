@@ -115,7 +115,7 @@ fn foreign_rules_stop_nothing_and_stay() {
         let mut engine = engine();
         let listed = engine.rules(&table, OWN).unwrap();
         assert_eq!(listed.len(), foreign + 2);
-        assert_eq!(listed.iter().filter(|rule| rule.xt.is_some()).count(), 2, "{listed:#?}");
+        assert_eq!(listed.iter().filter(|rule| rule.xt().is_some()).count(), 2, "{listed:#?}");
 
         let before = rules_of_own();
         write_own();

@@ -141,7 +141,7 @@ fn finds_and_deletes_rules_of_the_tool() {
             let table = TableRef::Xt(case.family, case.table);
             let listed = engine.rules(&table, case.chain).unwrap();
             let decoded = |info: &cnibox_netfilter::RuleInfo| {
-                info.xt.as_ref().is_some_and(|rule| rule.canonical() == case.rule.canonical())
+                info.xt().is_some_and(|rule| rule.canonical() == case.rule.canonical())
             };
             assert!(listed.iter().any(decoded), "{:?} not among {listed:#?}", case.rule);
             batch_at(&mut ensure, &case);
@@ -219,8 +219,8 @@ fn keeps_head_and_tail_order() {
         let comments: Vec<_> = engine()
             .rules(&TableRef::Xt(Family::Ipv4, Table::Filter), "FORWARD")
             .unwrap()
-            .into_iter()
-            .filter_map(|rule| rule.comment)
+            .iter()
+            .filter_map(|rule| rule.comment().map(str::to_owned))
             .collect();
         assert_eq!(comments, ["three", "two", "one", "four"]);
     });

@@ -346,7 +346,7 @@ fn rules_are_found_by_comment_and_ensured_once() {
         engine.apply(&batch).unwrap();
         engine.apply(&batch).unwrap();
         let found = engine.rules(&table, "post").unwrap();
-        let comments: Vec<_> = found.iter().filter_map(|rule| rule.comment.as_deref()).collect();
+        let comments: Vec<_> = found.iter().filter_map(|rule| rule.comment()).collect();
         assert_eq!(comments, ["one-b", "one-a", "two-a"]);
         let mut delete = Batch::new();
         delete
@@ -383,7 +383,7 @@ fn a_dnat_with_more_to_it_is_somebody_elses() {
             delete.nft(family, "t").delete_rule("c", own());
             engine.apply(&delete).unwrap();
             let left = engine.rules(&table, "c").unwrap();
-            assert_eq!((left.len(), left.iter().filter(|rule| rule.nft.is_some()).count()), (5, 0));
+            assert_eq!((left.len(), left.iter().filter(|rule| rule.nft().is_some()).count()), (5, 0));
         });
     }
 }
@@ -408,7 +408,7 @@ fn comments_are_as_long_as_the_kernel_holds() {
         let error = engine.apply(&batch(&longer)).unwrap_err();
         assert_eq!(error.to_string(), format!("invalid comment {longer:?}"));
         engine.apply(&batch(&long)).unwrap();
-        assert_eq!(engine.rules(&table, "c").unwrap()[0].comment.as_ref(), Some(&long));
+        assert_eq!(engine.rules(&table, "c").unwrap()[0].comment(), Some(long.as_str()));
     });
 }
 

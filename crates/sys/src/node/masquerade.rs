@@ -205,10 +205,10 @@ impl Masquerade {
         let table = Self::native_table();
         let key = self.nft_key();
         let rules = engine.rules(&table, NFT_CHECKS)?;
-        let own = |rule: &&RuleInfo| rule.comment.as_deref().is_some_and(|comment| comment.starts_with(&key));
+        let own = |rule: &&RuleInfo| rule.comment().is_some_and(|comment| comment.starts_with(&key));
         let found = rules.iter().filter(own).count();
         let entries = engine.rules(&table, NFT_BASE)?;
-        if entries.iter().all(|rule| rule.jump.as_deref() != Some(NFT_CHECKS)) {
+        if entries.iter().all(|rule| rule.jump() != Some(NFT_CHECKS)) {
             return Ok(Some(format!("rule goto {NFT_CHECKS} in chain {NFT_BASE} of table {NFT_TABLE}")));
         }
         let missing = || format!("masquerade rule {key} in chain {NFT_CHECKS} of table {NFT_TABLE}");
@@ -273,7 +273,8 @@ impl Sys<'_> {
                 let jumps = Owner::JumpsToWith { chain: chain.clone(), comment: masquerade.xt_comment() };
                 batch.xt(family, xt::Table::Nat).delete_rules_where(POSTROUTING, jumps);
             } else {
-                let goes = |rule: &RuleInfo| !rule.source.is_some_and(|source| in_use.contains(&source.ip()));
+                let goes =
+                    |rule: &RuleInfo| !rule.source().is_some_and(|source| in_use.contains(&source.ip()));
                 let Some(entries) = self.masquerade_entries(masquerade, family)? else { continue };
                 for rule in entries.into_iter().filter(goes) {
                     batch.xt(family, xt::Table::Nat).delete_found(POSTROUTING, rule.id);
@@ -295,7 +296,7 @@ impl Sys<'_> {
         let mut found = BTreeSet::new();
         for family in self.families_in_use()? {
             let entries = self.masquerade_entries(masquerade, family)?.unwrap_or_default();
-            found.extend(entries.iter().filter_map(|rule| Some(rule.source?.ip())));
+            found.extend(entries.iter().filter_map(|rule| Some(rule.source()?.ip())));
         }
         found.retain(|address| !own.contains(address));
         Ok(self.in_use_among(&found, None)?.into_iter().collect())
@@ -313,8 +314,7 @@ impl Sys<'_> {
             return Ok(None);
         }
         let mut entries = self.engine()?.rules(&table, POSTROUTING)?;
-        entries
-            .retain(|rule| rule.jump.as_deref() == Some(&chain) && rule.comment.as_deref() == Some(&comment));
+        entries.retain(|rule| rule.jump() == Some(&chain) && rule.comment() == Some(&comment));
         Ok(Some(entries))
     }
 
@@ -354,7 +354,7 @@ impl Sys<'_> {
         }
         let table = Masquerade::native_table();
         for rule in if_any(self.engine()?.rules(&table, NFT_CHECKS))? {
-            if rule.comment.as_deref().is_some_and(|comment| nft_is_stale(comment, network, valid)) {
+            if rule.comment().is_some_and(|comment| nft_is_stale(comment, network, valid)) {
                 batch.nft(nft::Family::Inet, NFT_TABLE).delete_found(NFT_CHECKS, rule.id);
             }
         }
@@ -369,13 +369,12 @@ fn xt_chain(network: &str, container: &str) -> String {
 /// The chain of an entry rule whose container is not among `valid`. The chain's name must be the one that network and
 /// container of the comment hash to: the comment alone could be anybody's.
 fn stale_chain(rule: &RuleInfo, network: &str, valid: &[LiveAttachment]) -> Option<String> {
-    let id =
-        rule.comment.as_deref()?.strip_prefix(&format!("name: {network:?} id: \""))?.strip_suffix('"')?;
+    let id = rule.comment()?.strip_prefix(&format!("name: {network:?} id: \""))?.strip_suffix('"')?;
     if valid.iter().any(|live| live.container_id == id) {
         return None;
     }
     let chain = xt_chain(network, id);
-    (rule.jump.as_deref() == Some(&chain)).then_some(chain)
+    (rule.jump() == Some(&chain)).then_some(chain)
 }
 
 /// The chains of the `forgotten`, but for those that have the name of a valid attachment's.
