@@ -57,6 +57,30 @@ impl Flow {
     fn is_filterable(&self) -> bool {
         [self.address, self.answered_by].into_iter().flatten().all(|address| address.is_ipv4())
     }
+
+    /// The flow of one entry; `None` for an entry without ports, or of a protocol that no [`Flow`] has.
+    fn parse(attrs: &[u8]) -> Option<Self> {
+        let attrs = ConntrackAttrs::new(attrs);
+        let original = attrs.get_tuple_orig().ok()?;
+        let (ip, transport) = (original.get_tuple_ip().ok()?, original.get_tuple_proto().ok()?);
+        let address =
+            ip.get_ip_v4_dst().map(IpAddr::V4).or_else(|_| ip.get_ip_v6_dst().map(IpAddr::V6)).ok()?;
+        Some(Self {
+            family: Family::of(address),
+            protocol: Protocol::from_number(transport.get_proto_num().ok()?)?,
+            port: transport.get_proto_dst_port().ok()?,
+            address: Some(address),
+            answered_by: attrs.get_tuple_reply().ok().and_then(source),
+        })
+    }
+
+    /// Whether an entry belongs to it.
+    fn covers(&self, entry: &Self) -> bool {
+        let fits = |wanted: Option<IpAddr>, found| wanted.is_none() || wanted == found;
+        (self.family, self.protocol, self.port) == (entry.family, entry.protocol, entry.port)
+            && fits(self.address, entry.address)
+            && fits(self.answered_by, entry.answered_by)
+    }
 }
 
 /// Deletes all entries that belong to one of `flows` in the network namespace of the calling thread.
@@ -118,30 +142,29 @@ fn matching(socket: &mut Socket, flows: &[&Flow]) -> Result<Vec<Entry>> {
     let request = filtered(socket.sequence(1), (GET, DUMP), first, is_exact);
     let mut by_port: HashMap<u16, Vec<&Flow>> = HashMap::new();
     flows.iter().for_each(|flow| by_port.entry(flow.port).or_default().push(flow));
+    let is_wanted =
+        |found: Flow| by_port.get(&found.port).into_iter().flatten().any(|flow| flow.covers(&found));
     let outcome = socket.ask(&request, |entries: &mut Vec<_>, message| {
         let attrs = message.body.get(NFGENMSG..).unwrap_or_default();
-        if message.kind == NEW && Tuples::parse(attrs).is_some_and(|tuples| tuples.belongs_to(&by_port)) {
+        if message.kind == NEW && Flow::parse(attrs).is_some_and(is_wanted) {
             entries.push(entry(attrs));
         }
     })?;
     outcome.map_err(|refusal| refusal.into_error("list connection tracking entries".to_owned()))
 }
 
-/// A request for the entries of the flow's family and protocol, and if `exact` only those of its port and addresses.
+/// A request for the entries of the flow's family and protocol, and if `exact` only those of its port and addresses, for
+/// which it has to be filterable.
 ///
 /// Listing, the kernel filters from 5.8 on and ignores the filter before, so answers are checked in any case.
 fn filtered(seq: u32, (kind, flags): (u16, u16), flow: &Flow, exact: bool) -> Vec<u8> {
-    let address = flow.address.filter(|_| exact);
     let mut filter = FILTER_PROTOCOL;
     single(seq, kind, flags, |buffer| {
         buffer.extend_from_slice(header(flow.family.into()).as_slice());
         let mut tuple = PushConntrackAttrs::new(buffer).nested_tuple_orig();
-        if let Some(address) = address {
+        if let Some(IpAddr::V4(address)) = flow.address.filter(|_| exact) {
             filter |= FILTER_DESTINATION;
-            tuple = match address {
-                IpAddr::V4(address) => tuple.nested_tuple_ip().push_ip_v4_dst(address).end_nested(),
-                IpAddr::V6(address) => tuple.nested_tuple_ip().push_ip_v6_dst(address).end_nested(),
-            };
+            tuple = tuple.nested_tuple_ip().push_ip_v4_dst(address).end_nested();
         }
         let mut transport = tuple.nested_tuple_proto().push_proto_num(flow.protocol.number());
         if exact {
@@ -150,49 +173,13 @@ fn filtered(seq: u32, (kind, flags): (u16, u16), flow: &Flow, exact: bool) -> Ve
         }
         let mut attrs = transport.end_nested().end_nested();
         let mut reply_filter = 0;
-        if let Some(address) = flow.answered_by.filter(|_| exact) {
+        if let Some(IpAddr::V4(address)) = flow.answered_by.filter(|_| exact) {
             reply_filter = FILTER_SOURCE;
             let tuple = attrs.nested_tuple_reply();
-            attrs = match address {
-                IpAddr::V4(address) => tuple.nested_tuple_ip().push_ip_v4_src(address).end_nested(),
-                IpAddr::V6(address) => tuple.nested_tuple_ip().push_ip_v6_src(address).end_nested(),
-            }
-            .end_nested();
+            attrs = tuple.nested_tuple_ip().push_ip_v4_src(address).end_nested().end_nested();
         }
         attrs.nested_filter().push_orig_flags(filter).push_reply_flags(reply_filter).end_nested();
     })
-}
-
-/// What a flow tells of an entry.
-struct Tuples {
-    protocol: u8,
-    port: u16,
-    address: IpAddr,
-    answered_by: Option<IpAddr>,
-}
-
-impl Tuples {
-    fn parse(attrs: &[u8]) -> Option<Self> {
-        let attrs = ConntrackAttrs::new(attrs);
-        let original = attrs.get_tuple_orig().ok()?;
-        let (ip, transport) = (original.get_tuple_ip().ok()?, original.get_tuple_proto().ok()?);
-        let address = ip.get_ip_v4_dst().map(IpAddr::V4).or_else(|_| ip.get_ip_v6_dst().map(IpAddr::V6));
-        Some(Self {
-            protocol: transport.get_proto_num().ok()?,
-            port: transport.get_proto_dst_port().ok()?,
-            address: address.ok()?,
-            answered_by: attrs.get_tuple_reply().ok().and_then(source),
-        })
-    }
-
-    fn belongs_to(&self, flows: &HashMap<u16, Vec<&Flow>>) -> bool {
-        flows.get(&self.port).into_iter().flatten().any(|flow| {
-            let address = flow.address.is_none_or(|address| address == self.address);
-            let answered = flow.answered_by.is_none_or(|address| Some(address) == self.answered_by);
-            let family = Family::of(self.address) == flow.family;
-            family && flow.protocol.number() == self.protocol && address && answered
-        })
-    }
 }
 
 fn source(tuple: IterableTupleAttrs<'_>) -> Option<IpAddr> {
