@@ -4,6 +4,7 @@
 
 mod route;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher};
@@ -35,9 +36,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 pub struct Engine {
     choice: Choice,
     path: OsString,
-    iptables: Option<Option<PathBuf>>,
-    flavour: Option<Flavour>,
-    form: Option<Form>,
+    iptables: OnceCell<Option<PathBuf>>,
+    flavour: OnceCell<Flavour>,
+    form: OnceCell<Form>,
     socket: Option<Socket>,
     hints: Vec<Hint>,
     added: Vec<Hint>,
@@ -81,12 +82,8 @@ impl Engine {
     }
 
     /// The flavour of the host's `iptables`, found without starting it.
-    pub fn flavour(&mut self) -> Flavour {
-        if let Some(flavour) = self.flavour {
-            return flavour;
-        }
-        let flavour = Flavour::of(self.iptables());
-        *self.flavour.insert(flavour)
+    pub fn flavour(&self) -> Flavour {
+        *self.flavour.get_or_init(|| Flavour::of(self.iptables()))
     }
 
     /// From now on this part of the kernel counts as missing, as it did when [`Engine::missed`] said so.
@@ -147,7 +144,7 @@ impl Engine {
     }
 
     /// Only rules of the iptables dialect that go over netlink need any.
-    fn needed_extensions(&mut self, rules: &Batch) -> BTreeSet<netlink::Extension> {
+    fn needed_extensions(&self, rules: &Batch) -> BTreeSet<netlink::Extension> {
         if self.uses_tool() {
             return BTreeSet::new();
         }
@@ -243,7 +240,7 @@ impl Engine {
     /// Whether iptables has certainly nothing in the table, found without starting it: it is the legacy one, and the
     /// namespace has no such table, which a question would make. Said of what is to be removed; whether the tool works is
     /// another matter.
-    pub fn is_unused(&mut self, family: xt::Family, table: xt::Table) -> bool {
+    pub fn is_unused(&self, family: xt::Family, table: xt::Table) -> bool {
         let has_none = |names: String| names.lines().all(|name| name != table.name());
         self.uses_tool() && is_legacy_program(self.iptables()) && legacy_tables(family).is_some_and(has_none)
     }
@@ -271,7 +268,7 @@ impl Engine {
     }
 
     /// Whether rules of the iptables dialect are written with the host's tools, not over netlink.
-    pub fn uses_tool(&mut self) -> bool {
+    pub fn uses_tool(&self) -> bool {
         match self.choice {
             Choice::Auto => self.flavour() == Flavour::Legacy,
             Choice::Netlink => false,
@@ -280,7 +277,7 @@ impl Engine {
     }
 
     /// The changes by their routes.
-    fn routed(&mut self, batch: &Batch) -> BTreeMap<Route, Vec<Prepared>> {
+    fn routed(&self, batch: &Batch) -> BTreeMap<Route, Vec<Prepared>> {
         routed(batch, || self.uses_tool())
     }
 
@@ -381,20 +378,17 @@ impl Engine {
     }
 
     /// How the host's iptables wants to read ports and marks; asked for only if there are any.
-    fn form(&mut self, changes: &[Prepared]) -> Form {
+    fn form(&self, changes: &[Prepared]) -> Form {
         if !changes.iter().any(depends_on_form) {
             return Form::Native;
         }
-        if let Some(form) = self.form {
-            return form;
-        }
-        let form = if reads_native_matches(self.iptables()) { Form::Native } else { Form::Extension };
-        *self.form.insert(form)
+        let form = || if reads_native_matches(self.iptables()) { Form::Native } else { Form::Extension };
+        *self.form.get_or_init(form)
     }
 
     /// The host's `iptables`, looked for once.
-    fn iptables(&mut self) -> Option<&Path> {
-        self.iptables.get_or_insert_with(|| find_tool("iptables", &self.path)).as_deref()
+    fn iptables(&self) -> Option<&Path> {
+        self.iptables.get_or_init(|| find_tool("iptables", &self.path)).as_deref()
     }
 
     fn tool(&self, family: xt::Family) -> Tool {
