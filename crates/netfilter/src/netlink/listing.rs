@@ -68,12 +68,6 @@ impl Reader for Socket {
         Ok(uses.flatten().map(Uses::RulesAndJumps))
     }
 
-    fn jumps(&mut self, table: &TableRef, chain: &str) -> Result<u32> {
-        let Some(Uses::RulesAndJumps(uses)) = self.chain(table, chain)? else { return Ok(0) };
-        let own = self.rules(table, chain)?.len();
-        Ok(uses.saturating_sub(u32::try_from(own).unwrap_or(u32::MAX)))
-    }
-
     fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<RuleInfo>> {
         let request = message::get_rules(self.sequence(1), table, chain, None);
         let what = || listing(table, chain);

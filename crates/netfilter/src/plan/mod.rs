@@ -18,9 +18,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-pub use rule::RuleInfo;
-pub use rule::Wanted;
 pub(crate) use rule::{Canon, Prepared};
+pub use rule::{RuleInfo, Wanted};
 pub(crate) use search::search;
 pub use step::{Action, Step};
 
@@ -37,8 +36,11 @@ pub(crate) trait Reader {
     fn has_table(&mut self, table: &TableRef) -> Result<bool>;
     /// The chain, with the number of its rules and of rules that jump to it, if that is known.
     fn chain(&mut self, table: &TableRef, chain: &str) -> Result<Option<Uses>>;
-    /// How many rules jump to an existing chain, for readers whose [`Uses`] do not tell.
-    fn jumps(&mut self, table: &TableRef, chain: &str) -> Result<u32>;
+    /// How many rules jump to an existing chain, for readers whose [`Uses`] do not tell. Others are not asked; a chain is
+    /// left alone while rules jump to it.
+    fn jumps(&mut self, _: &TableRef, _: &str) -> Result<u32> {
+        Ok(u32::MAX)
+    }
     /// The rules of a chain in order; none if it does not exist.
     fn rules(&mut self, table: &TableRef, chain: &str) -> Result<Vec<RuleInfo>>;
     /// One rule of a chain by its identity; `None` when it is gone, or not to be had without the others.

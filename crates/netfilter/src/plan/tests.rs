@@ -36,10 +36,6 @@ impl Reader for Memory {
         Ok(uses.map(Uses::RulesAndJumps))
     }
 
-    fn jumps(&mut self, _: &TableRef, _: &str) -> Result<u32> {
-        unreachable!("uses tell")
-    }
-
     fn rules(&mut self, _: &TableRef, chain: &str) -> Result<Vec<RuleInfo>> {
         self.listings += 1;
         Ok(self.chains.get(chain).cloned().unwrap_or_default())
