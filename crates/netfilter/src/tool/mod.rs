@@ -114,11 +114,13 @@ fn listed(line: &[u8], family: Family) -> Option<RuleInfo> {
     let words: Vec<String> = words.skip(1).collect();
     let rule = xt::rule_from_listing(&words);
     let canon = rule.and_then(|rule| xt::Canon::of(&rule)).filter(|canon| canon.fits(family));
-    let after = |flag| Some(words.get(words.iter().position(|word| word == flag)? + 1)?.clone());
+    let after = |at: Option<usize>| Some(words.get(at? + 1)?.clone());
     Some(match canon {
         Some(canon) => RuleInfo::known(RuleId::Listed(words), Canon::Xt(canon)),
         None => {
-            let (comment, jump) = (after("--comment"), after("-j").or_else(|| after("-g")));
+            let comment = after(words.iter().position(|word| word == "--comment"));
+            // What leads to a chain comes last; before it the same word may be a comment.
+            let jump = after(words.iter().rposition(|word| word == "-j" || word == "-g"));
             RuleInfo::foreign(RuleId::Listed(words), comment, jump)
         }
     })
@@ -221,4 +223,27 @@ fn spawn(program: &Path, args: &[&str], path: &OsStr, input: Option<&str>) -> st
         }
     }
     child.wait_with_output()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_foreign_rule_leads_to_is_its_last_word() {
+        for (line, comment, jump) in [
+            ("-m statistic --mode nth -m comment --comment x -j CHAIN", "x", Some("CHAIN")),
+            ("-m statistic --mode nth -m comment --comment -j -j CHAIN", "-j", Some("CHAIN")),
+            ("-m statistic --mode nth -m comment --comment -j -g CHAIN", "-j", Some("CHAIN")),
+            (
+                "-m statistic --mode nth -m comment --comment \"a -g\" -j LOG --log-level 4",
+                "a -g",
+                Some("LOG"),
+            ),
+            ("-m statistic --mode nth -m comment --comment x", "x", None),
+        ] {
+            let rule = listed(format!("-A TOP {line}").as_bytes(), Family::Ipv4).unwrap();
+            assert_eq!((rule.xt(), rule.comment(), rule.jump()), (None, Some(comment), jump), "{line}");
+        }
+    }
 }
