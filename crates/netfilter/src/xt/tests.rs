@@ -207,3 +207,21 @@ fn protocols_are_named_as_iptables_names_them() {
     let error = "foo".parse::<Protocol>().unwrap_err();
     assert_eq!(error.to_string(), "unknown protocol \"foo\" specified");
 }
+
+#[test]
+fn every_protocol_has_its_name() {
+    let protocols = std::iter::successors(Some(Protocol::Icmp), |protocol| match protocol {
+        Protocol::Icmp => Some(Protocol::Tcp),
+        Protocol::Tcp => Some(Protocol::Udp),
+        Protocol::Udp => Some(Protocol::Dccp),
+        Protocol::Dccp => Some(Protocol::Esp),
+        Protocol::Esp => Some(Protocol::Ah),
+        Protocol::Ah => Some(Protocol::Icmpv6),
+        Protocol::Icmpv6 => Some(Protocol::Sctp),
+        Protocol::Sctp => Some(Protocol::UdpLite),
+        Protocol::UdpLite => None,
+    });
+    for protocol in protocols {
+        assert_eq!(protocol.name().parse(), Ok(protocol));
+    }
+}
