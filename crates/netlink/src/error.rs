@@ -104,13 +104,16 @@ impl Error {
     }
 }
 
-/// `None` for an error that says that what was asked about is not there.
-pub(crate) fn if_present<T>(
+/// `None` for an error that is as good as an answer: what was asked about is not there, what was to be made is.
+///
+/// # Errors
+/// Any other error of `answer`.
+pub fn unless<T>(
     answer: Result<T, Error>,
-    is_absence: impl FnOnce(&Error) -> bool,
+    is_harmless: impl FnOnce(&Error) -> bool,
 ) -> Result<Option<T>, Error> {
     match answer {
-        Err(error) if is_absence(&error) => Ok(None),
+        Err(error) if is_harmless(&error) => Ok(None),
         answer => answer.map(Some),
     }
 }

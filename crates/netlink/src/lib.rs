@@ -60,7 +60,7 @@ mod tun;
 pub use addr::{Addr, AddrSpec, Family, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, Lifetime};
 pub use bridge::{BridgePort, BridgeVlan};
 pub use cnibox_netns::errno;
-pub use error::Error;
+pub use error::{Error, unless};
 pub use link::{IpVlanMode, Link, LinkChange, LinkData, MacVlanMode, OperState, ParentSpec, VethSpec};
 pub use mac::{InvalidMac, Mac, parse_hardware_address};
 pub use monitor::{Monitor, Settled, Waited};

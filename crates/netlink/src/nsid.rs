@@ -11,7 +11,7 @@ use netlink_packet_route::link::LinkAttribute;
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 
 use crate::addr::{Addr, as_addr};
-use crate::error::if_present;
+use crate::error::unless;
 use crate::{Error, Link, Rtnl, link};
 
 impl Rtnl {
@@ -24,11 +24,8 @@ impl Rtnl {
             return Ok(id);
         }
         let message = about(other, Some(NsidAttribute::Id(NOT_ASSIGNED)));
-        match self.change(RouteNetlinkMessage::NewNsId(message), 0) {
-            // Somebody else was faster.
-            Err(error) if !error.is_exists() => return Err(error),
-            _ => {}
-        }
+        // Somebody else may have been faster.
+        unless(self.change(RouteNetlinkMessage::NewNsId(message), 0), Error::is_exists)?;
         self.nsid(other)?.ok_or(Error::NoAnswer)
     }
 
@@ -47,7 +44,7 @@ impl Rtnl {
     /// # Errors
     /// What the kernel says.
     pub fn link_in(&mut self, nsid: i32, index: u32) -> Result<Option<Link>, Error> {
-        if_present(self.link_asked(index, vec![link_target(nsid)]), is_gone)
+        unless(self.link_asked(index, vec![link_target(nsid)]), is_gone)
     }
 
     /// `ip link del` of the link with this index in the namespace of this number (Linux 4.16); a link or a namespace that
@@ -57,7 +54,7 @@ impl Rtnl {
     /// What the kernel says.
     pub fn link_del_in(&mut self, nsid: i32, index: u32) -> Result<(), Error> {
         let request = link::about(index, vec![link_target(nsid)]);
-        if_present(self.change(RouteNetlinkMessage::DelLink(request), 0), is_gone).map(drop)
+        unless(self.change(RouteNetlinkMessage::DelLink(request), 0), is_gone).map(drop)
     }
 
     /// All addresses of the namespace of this number, or of the socket's own; none when there is no namespace of that
@@ -71,7 +68,7 @@ impl Rtnl {
         request.attributes.extend(target);
         // A container that never rests must not stop others.
         let dump = self.dump_of(&RouteNetlinkMessage::GetAddress(request), nsid.is_some());
-        let dump = if_present(dump, |error| error.is_invalid() && nsid.is_some())?.unwrap_or_default();
+        let dump = unless(dump, |error| error.is_invalid() && nsid.is_some())?.unwrap_or_default();
         Ok(dump.into_iter().filter_map(as_addr).collect())
     }
 

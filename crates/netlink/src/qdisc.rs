@@ -9,7 +9,7 @@ use netlink_packet_route::tc::{
     TcU32Key, TcU32Selector, TcU32SelectorFlags,
 };
 
-use crate::error::if_present;
+use crate::error::unless;
 use crate::sieve::attribute;
 use crate::{Error, Rtnl};
 
@@ -60,7 +60,7 @@ impl Rtnl {
         // ENODEV: the link is gone; EINVAL: no ingress discipline; ENOENT: the default one, which stays.
         let is_absence =
             |error: &Error| matches!(error.errno(), Some(libc::ENODEV | libc::EINVAL | libc::ENOENT));
-        if_present(done, is_absence).map(drop)
+        unless(done, is_absence).map(drop)
     }
 
     /// `tc filter add dev INDEX parent ffff: pref 1 protocol all u32 match u32 0 0 flowid 1:1 action mirred egress
@@ -94,7 +94,7 @@ impl Rtnl {
         message.header.parent = TcHandle::ROOT;
         // Before Linux 5.x the answer went to those who listen only; NLM_F_ECHO asks for a copy.
         let answer = self.ask_with(RouteNetlinkMessage::GetQueueDiscipline(message), NLM_F_ECHO);
-        match if_present(answer, |error| error.errno() == Some(libc::ENOENT))? {
+        match unless(answer, |error| error.errno() == Some(libc::ENOENT))? {
             Some(RouteNetlinkMessage::NewQueueDiscipline(message)) => Ok(Tbf::decode(&message)),
             Some(_) => Err(Error::NoAnswer),
             None => Ok(None),

@@ -12,7 +12,7 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use crate::error::if_present;
+use crate::error::unless;
 use crate::{Error, Family, Rtnl};
 
 /// The main routing table (`RT_TABLE_MAIN`).
@@ -164,7 +164,7 @@ impl Rtnl {
         request.attributes.push(RouteAttribute::Table(table));
         request.attributes.extend(oif.map(RouteAttribute::Oif));
         let dump = self.dump(&RouteNetlinkMessage::GetRoute(request));
-        let dump = if_present(dump, |error| error.errno() == Some(libc::ENOENT))?.unwrap_or_default();
+        let dump = unless(dump, |error| error.errno() == Some(libc::ENOENT))?.unwrap_or_default();
         let wanted = |route: &Route| {
             let from = route.table == table && oif.is_none_or(|oif| route.leaves_by(oif));
             from && family.has(route.dst)

@@ -6,7 +6,7 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 
-use crate::error::if_present;
+use crate::error::unless;
 use crate::{Error, Family, Rtnl};
 
 /// A rule as the kernel reports it, as far as plugins look at rules.
@@ -69,7 +69,7 @@ impl Rtnl {
         let mut request = RuleMessage::default();
         request.header.family = family.into_kernel();
         let dump = self.dump(&RouteNetlinkMessage::GetRule(request));
-        let dump = if_present(dump, |error| error.errno() == Some(libc::EAFNOSUPPORT))?.unwrap_or_default();
+        let dump = unless(dump, |error| error.errno() == Some(libc::EAFNOSUPPORT))?.unwrap_or_default();
         Ok(dump.into_iter().filter_map(as_rule).collect())
     }
 }

@@ -12,7 +12,7 @@ mod ledger;
 mod node;
 
 pub use call::{
-    Builtin, Coded, Entry, Env, Exit, Failure, Host, Place, Pod, PodNotOpen, Registry, Sys, Txn, Undo,
+    Builtin, Coded, Entry, Env, Exit, Failure, Host, OrSay, Place, Pod, PodNotOpen, Registry, Sys, Txn, Undo,
     UndoStep, lock_within,
 };
 pub use cnibox_netfilter::sweep;

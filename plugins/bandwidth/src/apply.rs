@@ -4,28 +4,10 @@
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{Error, Link, LinkChange, Tbf};
 use cnibox_spec::{CniResult, Interface};
-use cnibox_sys::{Coded, Failure, Mark, Place, Stage, Sys, Txn, Undo, UndoStep};
-use thiserror::Error as ThisError;
+use cnibox_sys::{Failure, Mark, OrSay, Place, Stage, Sys, Txn, Undo, UndoStep};
 
 use crate::config::Config;
 use crate::{host_link, plan};
-
-/// What the kernel refused.
-#[derive(Debug, ThisError)]
-enum ApplyError {
-    #[error("create qdisc: {0}")]
-    Ingress(#[source] Error),
-    #[error("adding link: {0}")]
-    AddIfb(#[source] Error),
-    #[error("create ingress qdisc: {0}")]
-    IngressQdisc(#[source] Error),
-    #[error("add filter: {0}")]
-    Filter(#[source] Error),
-    #[error("create ifb qdisc: create qdisc: {0}")]
-    Egress(#[source] Error),
-}
-
-impl Coded for ApplyError {}
 
 /// ADD with at least one limit.
 pub(crate) fn add(
@@ -41,27 +23,22 @@ pub(crate) fn add(
             // With its first discipline a link without a queue gets one (`qdisc_create` of the kernel).
             let undo = Undo::Settings { place: Place::Host, link: Box::new(host.clone()) };
             tx.risky_step(undo, |_| Ok::<_, Failure>(()))?;
-            root_tbf(tx, host.index, limit.tbf(), ApplyError::Ingress)?;
+            root_tbf(tx, host.index, limit.tbf(), "")?;
         }
         if let Some(limit) = request.config.egress {
             let name = plan::ifb_name(attachment.network.as_str(), attachment.container.as_str());
             let ifb = ifb(tx, &name, host.mtu, &Mark::of(attachment))?;
             redirect(tx, host.index, ifb.index)?;
-            root_tbf(tx, ifb.index, limit.tbf(), ApplyError::Egress)?;
+            root_tbf(tx, ifb.index, limit.tbf(), "create ifb qdisc: ")?;
             result.interfaces.push(Interface { mac: ifb.mac_text(), name, ..Interface::default() });
         }
         Ok(result)
     })
 }
 
-fn root_tbf(
-    tx: &mut Txn<'_, '_>,
-    link: u32,
-    tbf: Tbf,
-    refused: fn(Error) -> ApplyError,
-) -> Result<(), Failure> {
+fn root_tbf(tx: &mut Txn<'_, '_>, link: u32, tbf: Tbf, whose: &str) -> Result<(), Failure> {
     tx.step(Discipline { link, ingress: false }, |sys| {
-        sys.host()?.qdisc_add_tbf(link, tbf).map_err(|error| Failure::from(refused(error)))
+        sys.host()?.qdisc_add_tbf(link, tbf).or_say(|error| format!("{whose}create qdisc: {error}"))
     })
 }
 
@@ -80,7 +57,7 @@ fn ifb(tx: &mut Txn<'_, '_>, name: &str, mtu: u32, mark: &Mark) -> Result<Link, 
             rtnl.link_del_by_name_if_present(name)?;
             made = rtnl.link_add_ifb(name, mtu);
         }
-        made.map_err(|error| Failure::from(ApplyError::AddIfb(error)))
+        made.or_say(|error| format!("adding link: {error}"))
     })?;
     tx.shared(|sys| {
         let rtnl = sys.host()?;
@@ -99,11 +76,9 @@ fn is_left(link: &Link, mark: &Mark) -> bool {
 /// installs the action twice, of which the kernel runs only the first.
 fn redirect(tx: &mut Txn<'_, '_>, host: u32, ifb: u32) -> Result<(), Failure> {
     tx.step(Discipline { link: host, ingress: true }, |sys| {
-        sys.host()?.qdisc_add_ingress(host).map_err(|error| Failure::from(ApplyError::IngressQdisc(error)))
+        sys.host()?.qdisc_add_ingress(host).or_say(|error| format!("create ingress qdisc: {error}"))
     })?;
-    tx.shared(|sys| {
-        sys.host()?.filter_add_redirect(host, ifb).map_err(|error| Failure::from(ApplyError::Filter(error)))
-    })
+    tx.shared(|sys| sys.host()?.filter_add_redirect(host, ifb).or_say(|error| format!("add filter: {error}")))
 }
 
 /// Removes a queueing discipline that was added to a link of the host.

@@ -12,10 +12,9 @@ mod detach;
 mod plan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_netlink::{Error, Link, Tbf};
+use cnibox_netlink::{Link, Tbf};
 use cnibox_spec::{CniResult, CniVersion, Interface};
-use cnibox_sys::{Coded, Failure, Place, Sys};
-use thiserror::Error as ThisError;
+use cnibox_sys::{Failure, OrSay, Place, Sys};
 
 use config::ConfigError;
 
@@ -23,29 +22,6 @@ pub use config::Config;
 
 /// The plugin.
 pub struct Bandwidth;
-
-/// What is not as ADD needs it, or left it.
-#[derive(Debug, ThisError)]
-enum BandwidthError {
-    #[error("no interfaces provided")]
-    NoInterfaces,
-    #[error("container interface {ifname} has no veth peer: could not look up {ifname:?}: {source}")]
-    PodLink { ifname: String, source: Error },
-    #[error("container interface {0} has no veth peer: interface {0:?} was not a veth interface")]
-    NotAVeth(String),
-    #[error("veth peer with index {0} is not in host ns")]
-    PeerElsewhere(u32),
-    #[error("no veth peer of container interface found in host ns")]
-    PeerNotListed,
-    #[error("get ifb device: {0}")]
-    NoIfb(#[source] Error),
-    #[error("Failed to find qdisc")]
-    NoQdisc,
-    #[error("{0} doesn't match")]
-    Mismatch(&'static str),
-}
-
-impl Coded for BandwidthError {}
 
 impl Plugin for Bandwidth {
     const NAME: &'static str = "bandwidth";
@@ -79,7 +55,7 @@ impl Plugin for Bandwidth {
         if let Some(limit) = request.config.egress {
             let name =
                 plan::ifb_name(request.conf.network.as_str(), request.args.attachment.container.as_str());
-            let ifb = sys.host()?.link_by_name(&name).map_err(BandwidthError::NoIfb)?;
+            let ifb = sys.host()?.link_by_name(&name).or_say(|error| format!("get ifb device: {error}"))?;
             check_tbf(sys, ifb.index, limit.tbf())?;
         }
         Ok(())
@@ -96,14 +72,15 @@ impl Plugin for Bandwidth {
 }
 
 fn check_tbf(sys: &mut Sys<'_>, index: u32, wanted: Tbf) -> Result<(), Failure> {
-    let found = sys.host()?.qdisc_root_tbf(index)?.ok_or(BandwidthError::NoQdisc)?;
+    let found =
+        sys.host()?.qdisc_root_tbf(index)?.ok_or_else(|| Failure::internal("Failed to find qdisc"))?;
     let agree = [
         ("Rate", found.rate == wanted.rate),
         ("Limit", found.limit == wanted.limit),
         ("Buffer", found.buffer == wanted.buffer),
     ];
     match agree.into_iter().find(|(_, agrees)| !agrees) {
-        Some((what, _)) => Err(BandwidthError::Mismatch(what).into()),
+        Some((what, _)) => Err(Failure::internal(format!("{what} doesn't match"))),
         None => Ok(()),
     }
 }
@@ -112,18 +89,26 @@ fn check_tbf(sys: &mut Sys<'_>, index: u32, wanted: Tbf) -> Result<(), Failure> 
 fn host_link(sys: &mut Sys<'_>, args: &AddArgs, interfaces: &[Interface]) -> Result<Link, Failure> {
     sys.open_pod_named(&args.netns)?;
     if interfaces.is_empty() {
-        return Err(BandwidthError::NoInterfaces.into());
+        return Err(Failure::internal("no interfaces provided"));
     }
     let ifname = args.attachment.ifname.as_str();
-    let pod = sys
-        .rtnl(Place::Pod)?
-        .link_by_name(ifname)
-        .map_err(|source| BandwidthError::PodLink { ifname: ifname.to_owned(), source })?;
+    let pod = sys.rtnl(Place::Pod)?.link_by_name(ifname).or_say(|error| {
+        format!("container interface {ifname} has no veth peer: could not look up {ifname:?}: {error}")
+    })?;
     let peer = pod.peer_index.filter(|_| pod.is_kind("veth"));
-    let peer = peer.ok_or_else(|| BandwidthError::NotAVeth(ifname.to_owned()))?;
+    let peer = peer.ok_or_else(|| {
+        Failure::internal(format!(
+            "container interface {ifname} has no veth peer: interface {ifname:?} was not a veth interface"
+        ))
+    })?;
     // A container may have put a pair of its own in its interface's place: its peer's index is a number of the container's.
     let host = sys.host()?.link_by_index(peer).ok().filter(|host| host.peer_index == Some(pod.index));
-    let host = host.ok_or(BandwidthError::PeerElsewhere(peer))?;
+    let host =
+        host.ok_or_else(|| Failure::internal(format!("veth peer with index {peer} is not in host ns")))?;
     let listed = |interface: &Interface| interface.sandbox.is_empty() && interface.name == host.name;
-    if interfaces.iter().any(listed) { Ok(host) } else { Err(BandwidthError::PeerNotListed.into()) }
+    if interfaces.iter().any(listed) {
+        Ok(host)
+    } else {
+        Err(Failure::internal("no veth peer of container interface found in host ns"))
+    }
 }

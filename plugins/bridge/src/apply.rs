@@ -5,94 +5,47 @@ use std::time::{Duration, Instant};
 
 use cnibox_netlink::{
     AddrSpec, BridgePort, Error, Family, Link, LinkChange, Mac, Monitor, Multicast, OperState, VethSpec,
-    Waited,
+    Waited, unless,
 };
 use cnibox_netns::sysctl;
 use cnibox_spec::Interface;
-use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, Veth, host_interface, random_name};
+use cnibox_sys::{Failure, OrSay, Place, Sys, Txn, Undo, Veth, host_interface, random_name};
 use ipnetwork::IpNetwork;
-use thiserror::Error;
 
 use crate::plan::{self, BridgePlan, Layer2, Layer3, PortPlan};
 use crate::spoof::SpoofCheck;
 
-/// What the kernel refused.
-#[derive(Debug, Error)]
-pub(crate) enum ApplyError {
-    #[error("failed to create bridge {0:?}: could not add {0:?}: {1}")]
-    AddBridge(String, #[source] Error),
-    #[error("failed to create bridge {0:?}: could not set promiscuous mode on {0:?}: {1}")]
-    Promisc(String, #[source] Error),
-    #[error("failed to create bridge {0:?}: could not lookup {0:?}: {1}")]
-    LookupBridge(String, #[source] Error),
-    #[error("failed to create bridge {0:?}: {0:?} already exists but is not a bridge")]
-    NotABridge(String),
-    #[error("failed to create bridge {0:?}: {1}")]
-    BridgeUp(String, #[source] Error),
-    #[error("failed to connect {veth:?} to bridge {bridge}: {source}")]
-    Attach { veth: String, bridge: String, source: Error },
-    #[error("failed to setup hairpin mode for {0}: {1}")]
-    PortFlags(String, #[source] Error),
-    #[error("failed to remove default vlan on interface {0:?}: {1}")]
-    DefaultVlan(String, #[source] Error),
-    #[error("failed to setup vlan tag on interface {0:?}: {1}")]
-    Vlan(String, #[source] Error),
-    #[error("failed to setup spoof-check: {0}")]
-    SpoofCheck(#[source] cnibox_netfilter::Error),
-    #[error("failed to setup spoof-check: interface {0:?} has no MAC address")]
-    NoMac(String),
-    #[error("failed to create vlan interface: failed to create vlan gateway {0:?}: {1}")]
-    VlanGateway(String, #[source] Error),
-    #[error("{0}: could not get list of IP addresses: {1}")]
-    ListAddresses(&'static str, #[source] Error),
-    #[error("{what}: {device:?} already has an IP address different from {address}")]
-    Conflict { what: &'static str, device: String, address: IpNetwork },
-    #[error("{what}: could not remove IP address from {device:?}: {source}")]
-    RemoveAddress { what: &'static str, device: String, source: Error },
-    #[error("{what}: could not add IP address {address} to {device:?}: {source}")]
-    AddAddress { what: &'static str, device: String, address: IpNetwork, source: Error },
-    #[error("{0}: could not set bridge's mac: {1}")]
-    PinMac(&'static str, #[source] Error),
-    #[error("failed to enable forwarding: {0}")]
-    Forwarding(#[source] sysctl::Error),
-    #[error("failed to set {0:?} up: {1}")]
-    PodUp(String, #[source] Error),
-    #[error("bridge port in error state: {0}")]
-    PortState(OperState),
-}
-
-impl Coded for ApplyError {}
-
 /// Makes sure of the bridge and answers with it as it is before the new port.
 pub(crate) fn bridge(sys: &mut Sys<'_>, plan: &BridgePlan) -> Result<Link, Failure> {
     let name = plan.name.as_str();
-    let own = || name.to_owned();
+    let refused = |what: String| format!("failed to create bridge {name:?}: {what}");
     let rtnl = sys.host()?;
     let found = rtnl.link_by_name_if_present(name)?;
     if found.is_none() {
         let filtering = plan.vlan_filtering.then_some(true);
-        match rtnl.link_add_bridge(name, plan.mtu, plan.fixed_mac.then(Mac::random), filtering) {
-            Err(error) if !error.is_exists() => return Err(ApplyError::AddBridge(own(), error).into()),
-            _ => {}
-        }
+        let added = rtnl.link_add_bridge(name, plan.mtu, plan.fixed_mac.then(Mac::random), filtering);
+        unless(added, Error::is_exists)
+            .or_say(|error| refused(format!("could not add {name:?}: {error}")))?;
     }
     let link = match found {
         Some(link) => link,
-        None => rtnl.link_by_name(name).map_err(|error| ApplyError::LookupBridge(own(), error))?,
+        None => {
+            rtnl.link_by_name(name).or_say(|error| refused(format!("could not lookup {name:?}: {error}")))?
+        }
     };
     if !link.is_kind("bridge") {
-        return Err(ApplyError::NotABridge(own()).into());
+        return Err(Failure::internal(refused(format!("{name:?} already exists but is not a bridge"))));
     }
     if plan.promisc && !link.is_promisc() {
         rtnl.link_set(LinkChange::new(link.index).promisc(true))
-            .map_err(|error| ApplyError::Promisc(own(), error))?;
+            .or_say(|error| refused(format!("could not set promiscuous mode on {name:?}: {error}")))?;
     }
     // "we want to own the routes for this interface"; as in the reference nobody minds a failure.
     if link.ipv6.is_some_and(|conf| conf.accept_ra != 0) {
         let _ = sysctl::write(&sysctl::conf("ipv6", name, "accept_ra"), "0");
     }
     if !link.is_up() {
-        sys.host()?.link_set_up(link.index).map_err(|error| ApplyError::BridgeUp(own(), error))?;
+        sys.host()?.link_set_up(link.index).or_say(|error| refused(error.to_string()))?;
     }
     Ok(link)
 }
@@ -107,9 +60,10 @@ pub(crate) fn attach(
 ) -> Result<(), Failure> {
     let change = LinkChange::new(veth.host.index).master(bridge.index).alias(alias);
     tx.shared(|sys| {
-        let refused =
-            |source| ApplyError::Attach { veth: veth.host.name.clone(), bridge: bridge.name.clone(), source };
-        sys.veth_host_up(veth, change).map_err(|error| Failure::from(refused(error)))
+        let up = sys.veth_host_up(veth, change);
+        up.or_say(|error| {
+            format!("failed to connect {:?} to bridge {}: {error}", veth.host.name, bridge.name)
+        })
     })?;
     tx.shared(|sys| port(sys, &veth.host, &plan.port))
 }
@@ -119,30 +73,35 @@ fn port(sys: &mut Sys<'_>, link: &Link, plan: &PortPlan) -> Result<(), Failure> 
     let rtnl = sys.host()?;
     if plan.flags != BridgePort::default() {
         rtnl.bridge_port_set(link.index, plan.flags)
-            .map_err(|error| ApplyError::PortFlags(link.name.clone(), error))?;
+            .or_say(|error| format!("failed to setup hairpin mode for {}: {error}", link.name))?;
     }
     if plan.leave_default_vlan {
-        let refused = |error| ApplyError::DefaultVlan(link.name.clone(), error);
-        for vlan in rtnl.bridge_vlans(link.index).map_err(refused)? {
-            rtnl.bridge_vlan_del(link.index, vlan).map_err(refused)?;
+        let refused =
+            |error: &Error| format!("failed to remove default vlan on interface {:?}: {error}", link.name);
+        for vlan in rtnl.bridge_vlans(link.index).or_say(refused)? {
+            rtnl.bridge_vlan_del(link.index, vlan).or_say(refused)?;
         }
     }
     for vlan in &plan.vlans {
         rtnl.bridge_vlan_add(link.index, *vlan)
-            .map_err(|error| ApplyError::Vlan(link.name.clone(), error))?;
+            .or_say(|error| format!("failed to setup vlan tag on interface {:?}: {error}", link.name))?;
     }
     Ok(())
 }
 
 /// Lets nothing but the container's own MAC in by its port.
 pub(crate) fn spoof_check(tx: &mut Txn<'_, '_>, check: &SpoofCheck, veth: &Veth) -> Result<(), Failure> {
-    let mac = veth.pod.mac.ok_or_else(|| ApplyError::NoMac(veth.pod.name.clone()))?;
+    let mac = veth.pod.mac.ok_or_else(|| {
+        Failure::internal(format!(
+            "failed to setup spoof-check: interface {:?} has no MAC address",
+            veth.pod.name
+        ))
+    })?;
     // The rules say nothing of their network: GC goes by the note.
     tx.note(vec![SpoofCheck::NOTE.to_owned()])?;
     tx.step(Undo::Rules(check.remove()), |sys| {
-        sys.engine()?
-            .apply(&check.install(&veth.host.name, mac))
-            .map_err(|error| Failure::from(ApplyError::SpoofCheck(error)))
+        let installed = sys.engine()?.apply(&check.install(&veth.host.name, mac));
+        installed.or_say(|error| format!("failed to setup spoof-check: {error}"))
     })
 }
 
@@ -180,7 +139,7 @@ pub(crate) fn gateways(
     for gateway in &plan.gateways {
         address(sys, &device, *gateway, plan.force_address, what)?;
     }
-    sys.forwarding_enable(&plan.gateways).map_err(ApplyError::Forwarding)?;
+    sys.forwarding_enable(&plan.gateways).or_say(|error| format!("failed to enable forwarding: {error}"))?;
     Ok(plan.gateway_vlan.map(|_| host_interface(&device)))
 }
 
@@ -192,25 +151,27 @@ fn vlan_gateway(
     preserve_default_vlan: bool,
 ) -> Result<Link, Failure> {
     let name = format!("{}.{vlan}", bridge.name);
-    let refused = |error| ApplyError::VlanGateway(name.clone(), error);
+    let refused = |error: &Error| {
+        format!("failed to create vlan interface: failed to create vlan gateway {name:?}: {error}")
+    };
     let rtnl = sys.host()?;
-    if let Some(link) = rtnl.link_by_name_if_present(&name).map_err(refused)? {
+    if let Some(link) = rtnl.link_by_name_if_present(&name).or_say(refused)? {
         return Ok(link);
     }
     let peer = random_name();
     let spec = VethSpec { name: &name, mac: None, peer_name: &peer, peer_netns: None, mtu: Some(bridge.mtu) };
     match rtnl.link_add_veth(&spec) {
         // Another ADD of the same network was faster.
-        Err(error) if error.is_exists() => return Ok(rtnl.link_by_name(&name).map_err(refused)?),
-        made => made.map_err(refused)?,
+        Err(error) if error.is_exists() => return rtnl.link_by_name(&name).or_say(refused),
+        made => made.or_say(refused)?,
     }
-    let peer = rtnl.link_by_name(&peer).map_err(refused)?;
-    rtnl.link_set(LinkChange::new(peer.index).up().master(bridge.index)).map_err(refused)?;
+    let peer = rtnl.link_by_name(&peer).or_say(refused)?;
+    rtnl.link_set(LinkChange::new(peer.index).up().master(bridge.index)).or_say(refused)?;
     let _ = sysctl::write(&sysctl::conf("ipv6", &peer.name, "accept_ra"), "0");
     port(sys, &peer, &plan::gateway_port(vlan, preserve_default_vlan))?;
     let rtnl = sys.host()?;
-    let link = rtnl.link_by_name(&name).map_err(refused)?;
-    rtnl.link_set_up(link.index).map_err(refused)?;
+    let link = rtnl.link_by_name(&name).or_say(refused)?;
+    rtnl.link_set_up(link.index).or_say(refused)?;
     Ok(link)
 }
 
@@ -223,9 +184,9 @@ fn address(
     force: bool,
     what: &'static str,
 ) -> Result<(), Failure> {
-    let rtnl = sys.host()?;
+    let (rtnl, name) = (sys.host()?, &device.name);
     let listed = rtnl.addrs(device.index, Some(Family::of(wanted.ip())));
-    for present in listed.map_err(|error| ApplyError::ListAddresses(what, error))? {
+    for present in listed.or_say(|error| format!("{what}: could not get list of IP addresses: {error}"))? {
         if present.net == wanted {
             return Ok(());
         }
@@ -233,28 +194,19 @@ fn address(
             continue;
         }
         if !force {
-            return Err(ApplyError::Conflict { what, device: device.name.clone(), address: wanted }.into());
+            return Err(Failure::internal(format!(
+                "{what}: {name:?} already has an IP address different from {wanted}"
+            )));
         }
-        match rtnl.addr_del(device.index, present.net) {
-            Err(source) if !source.is_addr_not_found() => {
-                return Err(ApplyError::RemoveAddress { what, device: device.name.clone(), source }.into());
-            }
-            _ => {}
-        }
+        unless(rtnl.addr_del(device.index, present.net), Error::is_addr_not_found)
+            .or_say(|error| format!("{what}: could not remove IP address from {name:?}: {error}"))?;
     }
     match rtnl.addr_add(device.index, &AddrSpec::new(wanted)) {
         // Another ADD of the same network was faster, and pins what it has seen.
         Err(error) if error.is_exists() => return Ok(()),
-        Err(source) => {
-            return Err(ApplyError::AddAddress {
-                what,
-                device: device.name.clone(),
-                address: wanted,
-                source,
-            }
-            .into());
+        added => {
+            added.or_say(|error| format!("{what}: could not add IP address {wanted} to {name:?}: {error}"))?
         }
-        Ok(()) => {}
     }
     let mac = match device.mac.filter(|mac| *mac != UNSET) {
         Some(mac) => Some(mac),
@@ -263,7 +215,7 @@ fn address(
     };
     if let Some(mac) = mac {
         rtnl.link_set(LinkChange::new(device.index).mac(mac))
-            .map_err(|error| ApplyError::PinMac(what, error))?;
+            .or_say(|error| format!("{what}: could not set bridge's mac: {error}"))?;
     }
     Ok(())
 }
@@ -271,7 +223,7 @@ fn address(
 /// Brings up the container's interface of an attachment without addresses.
 pub(crate) fn pod_up(sys: &mut Sys<'_>, veth: &Veth) -> Result<(), Failure> {
     let up = sys.rtnl(Place::Pod)?.link_set_up(veth.pod.index);
-    Ok(up.map_err(|error| ApplyError::PodUp(veth.pod.name.clone(), error))?)
+    up.or_say(|error| format!("failed to set {:?} up: {error}", veth.pod.name))
 }
 
 /// Waits until the bridge port carries packets. The look before the subscription is the usual case: the kernel has
@@ -285,7 +237,9 @@ pub(crate) fn port_up(sys: &mut Sys<'_>, port: &Link) -> Result<Link, Failure> {
     }
     match Monitor::of(Multicast::Link)?.wait_link(rtnl, port.index, Instant::now() + PORT_TIMEOUT, is_up)? {
         Waited::Reached(link) => Ok(link),
-        Waited::TimedOut(link) => Err(ApplyError::PortState(link.operstate).into()),
+        Waited::TimedOut(link) => {
+            Err(Failure::internal(format!("bridge port in error state: {}", link.operstate)))
+        }
     }
 }
 

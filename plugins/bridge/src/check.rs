@@ -4,50 +4,12 @@
 use cnibox_harness::{CheckArgs, Request};
 use cnibox_netlink::{BridgeVlan, Link};
 use cnibox_spec::{CniResult, Code, Interface, Verb};
-use cnibox_sys::{Coded, Failure, Place, Sys, own_addresses};
+use cnibox_sys::{Failure, Place, Sys, own_addresses};
 use ipnetwork::IpNetwork;
-use thiserror::Error;
 
 use crate::config::{Config, ConfigError};
 use crate::plan::{self, BridgePlan, Layer2};
 use crate::spoof::SpoofCheck;
-
-/// What is not as ADD left it.
-#[derive(Debug, Error)]
-enum Drift {
-    #[error("Interface name missing ")]
-    NoName,
-    #[error("Interface name {0} not found")]
-    NotFound(String),
-    #[error("Interface {0} should not be in sandbox")]
-    InSandbox(String),
-    #[error("Interface {0} does not have link type of bridge")]
-    NotABridge(String),
-    #[error("Bridge interface {name} Mac doesn't match: {mac}")]
-    BridgeMac { name: String, mac: String },
-    #[error("Bridge interface {name} configured Promisc Mode {wanted} doesn't match current state: {found} ")]
-    Promisc { name: String, wanted: bool, found: bool },
-    #[error("Sandbox in prevResult {found} doesn't match configured netns: {wanted}")]
-    Sandbox { found: String, wanted: String },
-    #[error("Error: Container interface {0} not of type veth")]
-    NotAVeth(String),
-    #[error("Interface {name} Mac {wanted} doesn't match container Mac: {found}")]
-    PodMac { name: String, wanted: String, found: String },
-    #[error("Interface {name} Mac doesn't match: {mac} not found")]
-    HostMac { name: String, mac: String },
-    #[error("CNI veth created for bridge {0} was not found")]
-    NoPort(String),
-    #[error("interface {0} is down")]
-    Down(String),
-    #[error("bridge port {port} is not as configured: {what}")]
-    Port { port: String, what: String },
-    #[error("gateway address {address} not found on {device}")]
-    NoGateway { address: IpNetwork, device: String },
-    #[error("spoof check of {0} not found in table bridge nat")]
-    NoSpoofCheck(String),
-}
-
-impl Coded for Drift {}
 
 pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let CheckArgs { attachment, netns } = &request.args;
@@ -75,31 +37,37 @@ fn listed<'a>(result: &'a CniResult, name: &str, sandbox: &str) -> Option<&'a In
 
 fn link(sys: &mut Sys<'_>, place: Place, name: &str) -> Result<Link, Failure> {
     if name.is_empty() {
-        return Err(Drift::NoName.into());
+        return Err(Failure::internal("Interface name missing "));
     }
     let found = sys.rtnl(place)?.link_by_name_if_present(name)?;
-    Ok(found.ok_or_else(|| Drift::NotFound(name.to_owned()))?)
+    found.ok_or_else(|| Failure::internal(format!("Interface name {name} not found")))
 }
 
 fn check_bridge(sys: &mut Sys<'_>, plan: &BridgePlan, listed: Option<&Interface>) -> Result<Link, Failure> {
-    let listed = listed.ok_or(Drift::NoName)?;
+    let listed = listed.ok_or_else(|| Failure::internal("Interface name missing "))?;
+    let Interface { name, mac, .. } = listed;
     let bridge = link(sys, Place::Host, &listed.name)?;
     if !listed.sandbox.is_empty() {
-        return Err(Drift::InSandbox(listed.name.clone()).into());
+        return Err(Failure::internal(format!("Interface {} should not be in sandbox", listed.name)));
     }
     if !bridge.is_kind("bridge") {
-        return Err(Drift::NotABridge(listed.name.clone()).into());
+        return Err(Failure::internal(format!(
+            "Interface {} does not have link type of bridge",
+            listed.name
+        )));
     }
     // Any other takes its ports', which come and go.
     if plan.fixed_mac && !listed.mac.is_empty() && listed.mac != bridge.mac_text() {
-        return Err(Drift::BridgeMac { name: listed.name.clone(), mac: listed.mac.clone() }.into());
+        return Err(Failure::internal(format!("Bridge interface {name} Mac doesn't match: {mac}")));
     }
     let (wanted, found) = (plan.promisc, bridge.promiscuity != 0);
     if wanted != found {
-        return Err(Drift::Promisc { name: listed.name.clone(), wanted, found }.into());
+        return Err(Failure::internal(format!(
+            "Bridge interface {name} configured Promisc Mode {wanted} doesn't match current state: {found} "
+        )));
     }
     if !bridge.is_up() {
-        return Err(Drift::Down(bridge.name).into());
+        return Err(Failure::internal(format!("interface {} is down", bridge.name)));
     }
     Ok(bridge)
 }
@@ -110,18 +78,23 @@ fn check_pod(
     listed: Option<&Interface>,
     layer2: &Layer2,
 ) -> Result<Link, Failure> {
-    let wanted = request.args.netns.as_str().to_owned();
-    let listed = listed.ok_or(Drift::Sandbox { found: String::new(), wanted })?;
+    let wanted = request.args.netns.as_str();
+    let missing =
+        || Failure::internal(format!("Sandbox in prevResult  doesn't match configured netns: {wanted}"));
+    let listed = listed.ok_or_else(missing)?;
     let pod = link(sys, Place::Pod, &listed.name)?;
     if !pod.is_kind("veth") {
-        return Err(Drift::NotAVeth(pod.name).into());
+        return Err(Failure::internal(format!("Error: Container interface {} not of type veth", pod.name)));
     }
     if !listed.mac.is_empty() && listed.mac != pod.mac_text() {
-        let (name, wanted, found) = (listed.name.clone(), listed.mac.clone(), pod.mac_text());
-        return Err(Drift::PodMac { name, wanted, found }.into());
+        let Interface { name, mac, .. } = listed;
+        return Err(Failure::internal(format!(
+            "Interface {name} Mac {mac} doesn't match container Mac: {}",
+            pod.mac_text()
+        )));
     }
     if layer2.up && !pod.is_up() {
-        return Err(Drift::Down(pod.name).into());
+        return Err(Failure::internal(format!("interface {} is down", pod.name)));
     }
     Ok(pod)
 }
@@ -144,18 +117,22 @@ fn check_port(
             continue;
         }
         if !listed.mac.is_empty() && listed.mac != port.mac_text() {
-            return Err(Drift::HostMac { name: listed.name.clone(), mac: listed.mac.clone() }.into());
+            return Err(Failure::internal(format!(
+                "Interface {} Mac doesn't match: {} not found",
+                listed.name, listed.mac
+            )));
         }
         return Ok(port);
     }
-    Err(Drift::NoPort(request.config.bridge.clone()).into())
+    Err(Failure::internal(format!("CNI veth created for bridge {} was not found", request.config.bridge)))
 }
 
 fn check_port_settings(sys: &mut Sys<'_>, port: &Link, layer2: &Layer2) -> Result<(), Failure> {
-    let drift = |what: String| Drift::Port { port: port.name.clone(), what };
+    let drift =
+        |what: String| Failure::internal(format!("bridge port {} is not as configured: {what}", port.name));
     let wanted = layer2.port.flags;
     if let Some(found) = port.bridge_port.filter(|found| *found != wanted) {
-        return Err(drift(format!("{found:?}, configured {wanted:?}")).into());
+        return Err(drift(format!("{found:?}, configured {wanted:?}")));
     }
     if layer2.port.vlans.is_empty() {
         return Ok(());
@@ -163,7 +140,7 @@ fn check_port_settings(sys: &mut Sys<'_>, port: &Link, layer2: &Layer2) -> Resul
     let vlans = sys.host()?.bridge_vlans(port.index)?;
     let absent = |wanted: &&BridgeVlan| !vlans.iter().any(|found| found.id == wanted.id);
     match layer2.port.vlans.iter().find(absent) {
-        Some(missing) => Err(drift(format!("not in VLAN {}", missing.id)).into()),
+        Some(missing) => Err(drift(format!("not in VLAN {}", missing.id))),
         None => Ok(()),
     }
 }
@@ -173,9 +150,13 @@ fn check_rules(
     request: &Request<'_, Config, CheckArgs>,
     layer2: &Layer2,
 ) -> Result<(), Failure> {
-    let spoof = SpoofCheck::of(&request.args.attachment);
+    let attachment = &request.args.attachment;
+    let spoof = SpoofCheck::of(attachment);
     if layer2.spoof_check && !spoof.is_installed(sys)? {
-        return Err(Drift::NoSpoofCheck(request.args.attachment.ifname.to_string()).into());
+        return Err(Failure::internal(format!(
+            "spoof check of {} not found in table bridge nat",
+            attachment.ifname
+        )));
     }
     Ok(())
 }
@@ -201,7 +182,7 @@ fn check_layer3(
         let present = sys.host()?.addrs(device.index, None)?;
         let absent = |gateway: &IpNetwork| !present.iter().any(|addr| addr.net == *gateway);
         if let Some(address) = layer3.lasting_gateways().find(absent) {
-            return Err(Drift::NoGateway { address, device: device.name }.into());
+            return Err(Failure::internal(format!("gateway address {address} not found on {}", device.name)));
         }
     }
     match layer3.masquerade {

@@ -13,54 +13,26 @@ use cnibox_harness::Plugin;
 use cnibox_netlink::{Error, Link, LinkChange, Rtnl};
 use cnibox_netns::NetNs;
 use cnibox_spec::{Attachment, IfName, NetnsPath};
-use cnibox_sys::{Coded, Failure, Ledger, Place, PodNotOpen, Sys, Txn, UndoStep, is_name_pattern};
-use thiserror::Error as ThisError;
+use cnibox_sys::{Failure, Ledger, OrSay, Place, PodNotOpen, Sys, Txn, UndoStep, is_name_pattern};
 
 use crate::HostDevice;
 use crate::config::Wanted;
 use crate::device::Device;
 use crate::find;
 
-/// Why a link could not be lent or taken back.
-#[derive(Debug, ThisError)]
-pub(crate) enum LoanError {
-    #[error("failed to move link failed to move {ifname:?} (host: {host_name:?}) to container NS: {source}")]
-    Lend { ifname: String, host_name: String, source: Error },
-    #[error(
-        "failed to move link failed to move {ifname:?} (host: {host_name:?}) to container NS: file exists"
-    )]
-    NameTaken { ifname: String, host_name: String },
-    #[error("failed to move link failed to find {ifname:?} in container NS: {source}")]
-    Find { ifname: String, source: Error },
-    #[error("failed to move link failed to set {ifname:?} up: {source}")]
-    Up { ifname: String, source: Error },
-    /// The interface is nobody's loan.
-    #[error("failed to find original ifname for {0:?} (alias is not set)")]
-    NoAlias(String),
-    /// It is not where it was lent to, and no namespace is known that has it.
-    #[error("failed to find {host_name:?}, which was lent to the container, in container NS")]
-    Lost { host_name: String },
-    #[error("failed to move {host_name:?} to hostNS: file exists")]
-    HostNameTaken { host_name: String },
-    #[error("failed to rename device {ifname:?} to {host_name:?}: {source}")]
-    Rename { ifname: String, host_name: String, source: Error },
-    #[error("failed to move {host_name:?} to hostNS: {source}")]
-    Return { host_name: String, source: Error },
-}
-
-impl Coded for LoanError {}
-
 /// Moves the host's `link` into the container as `ifname` and brings it up there.
 ///
 /// # Errors
-/// [`LoanError`]; the link is back on the host then, as it was.
+/// What the kernel refused; the link is back on the host then, as it was.
 pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result<Link, Failure> {
-    let name = || ifname.to_string();
+    let name = ifname.as_str();
+    let not_found =
+        |error: &Error| format!("failed to move link failed to find {name:?} in container NS: {error}");
     if is_name_pattern(ifname) {
-        return Err(LoanError::Find { ifname: name(), source: Error::LinkNotFound }.into());
+        return Err(Failure::internal(not_found(&Error::LinkNotFound)));
     }
-    if tx.sys().rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?.is_some() {
-        return Err(LoanError::NameTaken { ifname: name(), host_name: link.name.clone() }.into());
+    if tx.sys().rtnl(Place::Pod)?.link_by_name_if_present(name)?.is_some() {
+        return Err(Failure::internal(format!("{}: file exists", cannot_lend(link, ifname))));
     }
     tx.sys().attempt_begins()?;
     let device = Device::of(link);
@@ -70,11 +42,10 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
     tx.risky_step(loan, |sys| move_in(sys, link, ifname))?;
     tx.shared(|sys| {
         let rtnl = sys.rtnl(Place::Pod)?;
-        let find = |source| Failure::from(LoanError::Find { ifname: name(), source });
-        let lent = rtnl.link_by_name(ifname.as_str()).map_err(find)?;
+        let lent = rtnl.link_by_name(name).or_say(not_found)?;
         sys.attempt_made_link(&lent)?;
-        let refused = |source| LoanError::Up { ifname: name(), source };
-        sys.rtnl(Place::Pod)?.link_set_up(lent.index).map_err(refused)?;
+        let up = sys.rtnl(Place::Pod)?.link_set_up(lent.index);
+        up.or_say(|error| format!("failed to move link failed to set {name:?} up: {error}"))?;
         Ok::<_, Failure>(lent)
     })
 }
@@ -85,7 +56,7 @@ pub(crate) fn lend(tx: &mut Txn<'_, '_>, link: &Link, ifname: &IfName) -> Result
 /// under another name, a link that the container can have made is no loan.
 ///
 /// # Errors
-/// [`LoanError`]; the link is in the container then.
+/// What the kernel refused; the link is in the container then.
 pub(crate) fn take_back(
     sys: &mut Sys<'_>,
     netns: Option<&NetnsPath>,
@@ -137,7 +108,9 @@ fn unnoted_name(
         return Ok(None);
     }
     let host_name = lent.alias.clone().filter(|alias| !alias.is_empty());
-    let host_name = host_name.ok_or_else(|| LoanError::NoAlias(lent.name.clone()))?;
+    let host_name = host_name.ok_or_else(|| {
+        Failure::internal(format!("failed to find original ifname for {:?} (alias is not set)", lent.name))
+    })?;
     // By its own name on the host there may be another device by now, so that this one cannot go home.
     let is_home = home.is_some_and(|home| home.name != host_name);
     if is_home && !sys.came_from_host(Place::Pod, lent)? {
@@ -167,7 +140,22 @@ fn expect_home(sys: &mut Sys<'_>, device: &Device) -> Result<(), Failure> {
     if home.is_some_and(|link| device.is(&link)) || device.is_virtual() {
         return Ok(());
     }
-    Err(LoanError::Lost { host_name: device.host_name.clone() }.into())
+    Err(lost(device))
+}
+
+fn lost(device: &Device) -> Failure {
+    Failure::internal(format!(
+        "failed to find {:?}, which was lent to the container, in container NS",
+        device.host_name
+    ))
+}
+
+fn cannot_lend(link: &Link, ifname: &IfName) -> String {
+    format!(
+        "failed to move link failed to move {:?} (host: {:?}) to container NS",
+        ifname.as_str(),
+        link.name
+    )
 }
 
 /// One request: the kernel moves first and changes name and alias in the container.
@@ -175,16 +163,13 @@ fn move_in(sys: &mut Sys<'_>, link: &Link, ifname: &IfName) -> Result<(), Failur
     let pod = sys.pod().ok_or(PodNotOpen)?.netns.as_fd().try_clone_to_owned();
     let pod = pod.map_err(|source| Error::Socket { operation: "dup", source })?;
     let change = LinkChange::new(link.index).netns(pod.as_fd()).name(ifname.as_str()).alias(&link.name);
-    let refused =
-        |source| LoanError::Lend { ifname: ifname.to_string(), host_name: link.name.clone(), source };
-    Ok(sys.host()?.link_set(change).map_err(refused)?)
+    sys.host()?.link_set(change).or_say(|error| format!("{}: {error}", cannot_lend(link, ifname)))
 }
 
 /// In two steps. A name that is taken is found out before the first, since the kernel moves first.
 fn move_out(sys: &mut Sys<'_>, lent: &Link, host_name: &str) -> Result<(), Failure> {
-    let own = || host_name.to_owned();
     if sys.host()?.link_by_name_if_present(host_name)?.is_some() {
-        return Err(LoanError::HostNameTaken { host_name: own() }.into());
+        return Err(Failure::internal(format!("failed to move {host_name:?} to hostNS: file exists")));
     }
     let mut taken: Vec<&str> = vec![host_name];
     for name in &lent.alternative_names {
@@ -201,10 +186,11 @@ fn move_out(sys: &mut Sys<'_>, lent: &Link, host_name: &str) -> Result<(), Failu
         Ok(()) => {}
         // Another interface of the container has the name: then it is changed on the host.
         Err(error) if error.is_exists() => home = home.name(host_name),
-        Err(source) => {
+        refused => {
             stay(sys, lent)?;
-            let ifname = lent.name.clone();
-            return Err(LoanError::Rename { ifname, host_name: own(), source }.into());
+            refused.or_say(|error| {
+                format!("failed to rename device {:?} to {host_name:?}: {error}", lent.name)
+            })?;
         }
     }
     let fd = NetNs::current()?;
@@ -212,7 +198,7 @@ fn move_out(sys: &mut Sys<'_>, lent: &Link, host_name: &str) -> Result<(), Failu
     if moved.is_err() {
         stay(sys, lent)?;
     }
-    Ok(moved.map_err(|source| LoanError::Return { host_name: own(), source })?)
+    moved.or_say(|error| format!("failed to move {host_name:?} to hostNS: {error}"))
 }
 
 /// The link loses the alternative names that are `taken`: they move along, the kernel lets no two links of a namespace have
@@ -251,8 +237,7 @@ impl UndoStep for Loan {
         {
             move_out(sys, &lent, &self.device.host_name)?;
         }
-        let lost = || LoanError::Lost { host_name: self.device.host_name.clone() };
-        let link = self.at_home(sys)?.ok_or_else(lost)?;
+        let link = self.at_home(sys)?.ok_or_else(|| lost(&self.device))?;
         if self.was_up {
             sys.host()?.link_set_up(link.index)?;
         }

@@ -2,44 +2,15 @@
 //! ADD: rules and tables, taken back when something fails.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, Request};
-use cnibox_netlink::{Error, Family, Link, Route, Rtnl, TABLE_MAIN};
+use cnibox_netlink::{Family, Link, Route, Rtnl, TABLE_MAIN};
 use cnibox_spec::CniResult;
-use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, UndoStep};
-use thiserror::Error as ThisError;
+use cnibox_sys::{Failure, OrSay, Place, Sys, Txn, Undo, UndoStep};
 
 use crate::config::{Config, ConfigError};
 use crate::lock::lock;
 use crate::plan::{self, Address, FIRST_TABLE};
-
-/// What the kernel refused.
-#[derive(Debug, ThisError)]
-enum ApplyError {
-    #[error("Failed to list all rules: {0}")]
-    ListRules(#[source] Error),
-    #[error("Failed to list all routes: {0}")]
-    ListTables(#[source] Error),
-    #[error("Cannot find network interface {0}: {1}")]
-    NoLink(String, #[source] Error),
-    #[error("Unable to list routes: {0}")]
-    ListRoutes(#[source] Error),
-    #[error("failed to add rule: {0}")]
-    SharedRule(#[source] Error),
-    #[error("Failed to add rule: {0}")]
-    Rule(#[source] Error),
-    #[error("Failed to add default route to {0}: {1}")]
-    Default(IpAddr, #[source] Error),
-    #[error("Failed to readd route: {0}")]
-    Copy(#[source] Error),
-    #[error("Failed to delete route: {0}")]
-    Delete(#[source] Error),
-    #[error("Failed to add source hint to route: {0}")]
-    Hint(#[source] Error),
-}
-
-impl Coded for ApplyError {}
 
 /// ADD.
 pub(crate) fn add(
@@ -56,9 +27,7 @@ pub(crate) fn add(
     sys.open_pod(&args.netns)?;
     let _lock = lock(args.netns.as_str())?;
     Txn::run(sys, |tx| match config.table {
-        Some(table) => {
-            addresses.iter().try_for_each(|address| rule(tx, address, table, ApplyError::SharedRule))
-        }
+        Some(table) => addresses.iter().try_for_each(|address| rule(tx, address, table, "failed")),
         None => tables(tx, config, ifname, &addresses),
     })
 }
@@ -67,11 +36,13 @@ pub(crate) fn add(
 fn tables(tx: &mut Txn<'_, '_>, config: &Config, ifname: &str, addresses: &[Address]) -> Result<(), Failure> {
     let rtnl = tx.sys().rtnl(Place::Pod)?;
     let used = tables_in_use(rtnl)?;
-    let link = rtnl.link_by_name(ifname).map_err(|error| ApplyError::NoLink(ifname.to_owned(), error))?;
+    let link = rtnl
+        .link_by_name(ifname)
+        .or_say(|error| format!("Cannot find network interface {ifname}: {error}"))?;
     let routes = main_routes(rtnl, &link)?;
     let mut table = plan::free_table(&used, FIRST_TABLE);
     for address in addresses {
-        rule(tx, address, table, ApplyError::Rule)?;
+        rule(tx, address, table, "Failed")?;
         fill(tx, address, table, &link, &routes)?;
         table = plan::free_table(&used, table.saturating_add(1));
     }
@@ -79,42 +50,39 @@ fn tables(tx: &mut Txn<'_, '_>, config: &Config, ifname: &str, addresses: &[Addr
         let subnet = addresses.iter().find(|address| address.is_subnet_route(route));
         tx.step(Undo::Route { place: Place::Pod, route: Box::new(route.clone()) }, |sys| {
             let rtnl = sys.rtnl(Place::Pod)?;
-            match subnet.filter(|_| config.source_hints) {
-                Some(address) => rtnl.route_set_src(route, address.ip).map_err(ApplyError::Hint)?,
-                None => rtnl.route_del_exact(route).map_err(ApplyError::Delete)?,
-            }
-            Ok::<_, Failure>(())
+            let (done, what) = match subnet.filter(|_| config.source_hints) {
+                Some(address) => (rtnl.route_set_src(route, address.ip), "add source hint to route"),
+                None => (rtnl.route_del_exact(route), "delete route"),
+            };
+            done.or_say(|error| format!("Failed to {what}: {error}"))
         })?;
     }
     Ok(())
 }
 
 /// Tables that a rule leads to or that have routes. The reference overlooks the routes of tables without rule.
-fn tables_in_use(rtnl: &mut Rtnl) -> Result<BTreeSet<u32>, ApplyError> {
+fn tables_in_use(rtnl: &mut Rtnl) -> Result<BTreeSet<u32>, Failure> {
     let mut used = BTreeSet::new();
     for family in [Family::V4, Family::V6] {
-        used.extend(rtnl.rules(family).map_err(ApplyError::ListRules)?.iter().map(|rule| rule.table));
-        used.extend(rtnl.route_tables(family).map_err(ApplyError::ListTables)?);
+        let rules = rtnl.rules(family).or_say(|error| format!("Failed to list all rules: {error}"))?;
+        used.extend(rules.iter().map(|rule| rule.table));
+        used.extend(rtnl.route_tables(family).or_say(|error| format!("Failed to list all routes: {error}"))?);
     }
     Ok(used)
 }
 
 /// The interface's routes in the main table, IPv4 before IPv6. Those with several next hops are not the interface's.
-fn main_routes(rtnl: &mut Rtnl, link: &Link) -> Result<Vec<Route>, ApplyError> {
-    let mut routes = rtnl.link_routes(TABLE_MAIN, link.index).map_err(ApplyError::ListRoutes)?;
+fn main_routes(rtnl: &mut Rtnl, link: &Link) -> Result<Vec<Route>, Failure> {
+    let mut routes =
+        rtnl.link_routes(TABLE_MAIN, link.index).or_say(|error| format!("Unable to list routes: {error}"))?;
     routes.retain(|route| route.oif == Some(link.index));
     Ok(routes)
 }
 
-fn rule(
-    tx: &mut Txn<'_, '_>,
-    address: &Address,
-    table: u32,
-    refused: fn(Error) -> ApplyError,
-) -> Result<(), Failure> {
+fn rule(tx: &mut Txn<'_, '_>, address: &Address, table: u32, failed: &str) -> Result<(), Failure> {
     let rule = address.rule(table);
     tx.step(Undo::Rule { place: Place::Pod, rule }, |sys| {
-        sys.rtnl(Place::Pod)?.rule_add(&rule).map_err(|error| Failure::from(refused(error)))
+        sys.rtnl(Place::Pod)?.rule_add(&rule).or_say(|error| format!("{failed} to add rule: {error}"))
     })
 }
 
@@ -129,10 +97,11 @@ fn fill(
     tx.risky_step(TableRoutes { table, link: link.index }, |sys| {
         let rtnl = sys.rtnl(Place::Pod)?;
         if let (Some(route), Some(gateway)) = (address.default_route(table, link.index), address.gateway) {
-            rtnl.route_add_exclusive(&route).map_err(|error| ApplyError::Default(gateway, error))?;
+            rtnl.route_add_exclusive(&route)
+                .or_say(|error| format!("Failed to add default route to {gateway}: {error}"))?;
         }
         for route in routes.iter().filter(|route| address.takes(route)) {
-            rtnl.route_copy(route, table).map_err(ApplyError::Copy)?;
+            rtnl.route_copy(route, table).or_say(|error| format!("Failed to readd route: {error}"))?;
         }
         Ok::<_, Failure>(())
     })

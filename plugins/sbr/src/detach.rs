@@ -4,28 +4,12 @@
 use std::net::IpAddr;
 
 use cnibox_harness::{DelArgs, Request};
-use cnibox_netlink::{Error, Family, Rtnl, Rule, RuleSpec, TABLE_LOCAL, TABLE_MAIN};
-use cnibox_sys::{Coded, Failure, Place, Sys};
-use thiserror::Error as ThisError;
+use cnibox_netlink::{Error, Family, Rtnl, Rule, RuleSpec, TABLE_LOCAL, TABLE_MAIN, unless};
+use cnibox_sys::{Failure, OrSay, Place, Sys};
 
 use crate::config::Config;
 use crate::lock::lock_if_free;
 use crate::plan::{self, FIRST_TABLE};
-
-/// What the kernel refused.
-#[derive(Debug, ThisError)]
-enum DetachError {
-    #[error("Failed to list all rules to tidy: {0}")]
-    ListRules(#[source] Error),
-    #[error("Failed to get link {0}: {1}")]
-    Link(String, #[source] Error),
-    #[error("Failed to list all addrs: {0}")]
-    ListAddresses(#[source] Error),
-    #[error("Failed to delete rule {0}")]
-    Rule(#[source] Error),
-}
-
-impl Coded for DetachError {}
 
 /// DEL. Without a namespace there is nothing left; rules whose interface is gone are found by prevResult.
 pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -51,20 +35,24 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
 /// The interface's index and addresses, as far as it is there and the attachment's.
 fn interface(sys: &mut Sys<'_>, ifname: &str) -> Result<(Option<u32>, Vec<IpAddr>), Failure> {
     let link = sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname);
-    let Some(link) = link.map_err(|error| DetachError::Link(ifname.to_owned(), error))? else {
+    let Some(link) = link.or_say(|error| format!("Failed to get link {ifname}: {error}"))? else {
         return Ok((None, Vec::new()));
     };
     if sys.is_anothers(&link)? {
         return Ok((None, Vec::new()));
     }
-    let addresses = sys.rtnl(Place::Pod)?.addrs(link.index, None).map_err(DetachError::ListAddresses)?;
+    let addresses = sys
+        .rtnl(Place::Pod)?
+        .addrs(link.index, None)
+        .or_say(|error| format!("Failed to list all addrs: {error}"))?;
     Ok((Some(link.index), addresses.into_iter().map(|addr| addr.net.ip()).collect()))
 }
 
-fn rules_from(rtnl: &mut Rtnl, sources: &[IpAddr], table: Option<u32>) -> Result<Vec<Rule>, DetachError> {
+fn rules_from(rtnl: &mut Rtnl, sources: &[IpAddr], table: Option<u32>) -> Result<Vec<Rule>, Failure> {
     let mut rules = Vec::new();
     for family in [Family::V4, Family::V6] {
-        rules.extend(rtnl.rules(family).map_err(DetachError::ListRules)?);
+        rules
+            .extend(rtnl.rules(family).or_say(|error| format!("Failed to list all rules to tidy: {error}"))?);
     }
     rules.retain(|rule| {
         let from = rule.src.is_some_and(|src| sources.contains(&src.ip()));
@@ -79,17 +67,12 @@ fn remove(rtnl: &mut Rtnl, rule: &Rule, link: Option<u32>) -> Result<(), Failure
     let Some(src) = rule.src else { return Ok(()) };
     let spec =
         RuleSpec { src, table: rule.table, priority: Some(rule.priority).filter(|priority| *priority != 0) };
-    match rtnl.rule_del(&spec) {
-        Err(error) if !error.is_not_found() => return Err(DetachError::Rule(error).into()),
-        _ => {}
-    }
+    unless(rtnl.rule_del(&spec), Error::is_not_found)
+        .or_say(|error| format!("Failed to delete rule {error}"))?;
     let own = rule.table >= FIRST_TABLE && rule.table != TABLE_MAIN && rule.table != TABLE_LOCAL;
     let Some(link) = link.filter(|_| own) else { return Ok(()) };
     for route in rtnl.link_routes(rule.table, link)? {
-        match rtnl.route_del_exact(&route) {
-            Err(error) if !error.is_not_found() => return Err(error.into()),
-            _ => {}
-        }
+        unless(rtnl.route_del_exact(&route), Error::is_not_found)?;
     }
     Ok(())
 }

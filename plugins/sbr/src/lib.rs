@@ -11,13 +11,10 @@ mod detach;
 mod lock;
 mod plan;
 
-use std::net::IpAddr;
-
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{Family, TABLE_LOCAL};
 use cnibox_spec::CniResult;
-use cnibox_sys::{Coded, Failure, Place, Sys};
-use thiserror::Error;
+use cnibox_sys::{Failure, Place, Sys};
 
 use config::ConfigError;
 
@@ -25,17 +22,6 @@ pub use config::Config;
 
 /// The plugin.
 pub struct Sbr;
-
-/// What CHECK finds wrong.
-#[derive(Debug, Error)]
-enum Drift {
-    #[error("no rule for packets from {0} found")]
-    NoRule(IpAddr),
-    #[error("no default route for packets from {address} found in table {table}")]
-    NoDefault { address: IpAddr, table: u32 },
-}
-
-impl Coded for Drift {}
 
 impl Plugin for Sbr {
     const NAME: &'static str = "sbr";
@@ -67,12 +53,17 @@ impl Plugin for Sbr {
                 let chosen = request.config.table.is_none_or(|table| rule.table == table);
                 rule.src == Some(address.host()) && rule.table != TABLE_LOCAL && chosen
             });
-            let Some(rule) = rule else { return Err(Drift::NoRule(address.ip).into()) };
+            let Some(rule) = rule else {
+                return Err(Failure::internal(format!("no rule for packets from {} found", address.ip)));
+            };
             if request.config.table.is_some() || address.gateway.is_none() {
                 continue;
             }
             if !rtnl.routes(family, rule.table, None)?.iter().any(cnibox_netlink::Route::is_default) {
-                return Err(Drift::NoDefault { address: address.ip, table: rule.table }.into());
+                let (address, table) = (address.ip, rule.table);
+                return Err(Failure::internal(format!(
+                    "no default route for packets from {address} found in table {table}"
+                )));
             }
         }
         Ok(())

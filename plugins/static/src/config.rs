@@ -9,38 +9,9 @@ use cnibox_spec::{
     CniResult, CniVersion, Code, Dns, IpConfig, Json, NetAddr, Route, VersionNumber, decode, load_args,
     parse_cidr, parse_ip, unmapped,
 };
-use cnibox_sys::{Coded, Failure};
+use cnibox_sys::Failure;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use thiserror::Error;
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-pub(crate) enum ConfigError {
-    #[error("IPAM config missing 'ipam' key")]
-    NoIpam,
-    #[error("the 'ip' field is expected to be in CIDR notation, got: '{0}'")]
-    ArgsAddress(String),
-    #[error("invalid gateway address: {0}")]
-    Gateway(String),
-    #[error("an entry in the 'ips' field is NOT in CIDR notation, got: '{0}'")]
-    RuntimeAddress(String),
-    #[error("the 'address' field is expected to be in CIDR notation, got: '{0}'")]
-    Address(String),
-    #[error("CNI version {0} does not support more than 1 address per family")]
-    TooMany(String),
-}
-
-impl Coded for ConfigError {
-    fn code(&self) -> Code {
-        match self {
-            Self::ArgsAddress(_) | Self::Gateway(_) => Code::INVALID_ENVIRONMENT,
-            Self::NoIpam | Self::RuntimeAddress(_) | Self::Address(_) | Self::TooMany(_) => {
-                Code::INVALID_CONFIG
-            }
-        }
-    }
-}
 
 #[derive(Default, Deserialize)]
 #[serde(rename = "Net", default)]
@@ -107,7 +78,7 @@ pub(crate) fn load(input: &Input<'_>, args: &str) -> Result<CniResult, Failure> 
 
 fn parse(json: &Json, version: &str, args: &str) -> Result<CniResult, Failure> {
     let shape: Shape = decode(json)?;
-    let ipam = shape.ipam.ok_or(ConfigError::NoIpam)?;
+    let ipam = shape.ipam.ok_or_else(|| misconfigured("IPAM config missing 'ipam' key"))?;
     let from_args = from_args(args)?;
     // A weaker source is still checked by the reference, except for the configured addresses.
     let from_conf = from_runtime(&shape.args.cni.ips)?;
@@ -121,22 +92,32 @@ fn parse(json: &Json, version: &str, args: &str) -> Result<CniResult, Failure> {
     Ok(CniResult { ips, routes: ipam.routes.0, dns: ipam.dns, ..CniResult::default() })
 }
 
+pub(crate) fn misconfigured(text: impl Into<String>) -> Failure {
+    Failure::new(Code::INVALID_CONFIG, text)
+}
+
 /// An address with its prefix length, whose host part is kept; without a gateway.
-fn wanted(text: &str, refused: fn(String) -> ConfigError) -> Result<IpConfig, ConfigError> {
-    let address = parse_cidr(text).map(unmapped).map_err(|_| refused(text.to_owned()))?;
+fn wanted(text: &str, refused: impl FnOnce(&str) -> Failure) -> Result<IpConfig, Failure> {
+    let address = parse_cidr(text).map(unmapped).map_err(|_| refused(text))?;
     Ok(IpConfig { interface: None, address, gateway: None })
 }
 
-fn configured(shapes: &[AddressShape]) -> Result<Vec<IpConfig>, ConfigError> {
+fn configured(shapes: &[AddressShape]) -> Result<Vec<IpConfig>, Failure> {
     let with_gateway = |shape: &AddressShape| {
-        let address = wanted(&shape.address, ConfigError::Address)?;
+        let refused = |text: &str| {
+            misconfigured(format!("the 'address' field is expected to be in CIDR notation, got: '{text}'"))
+        };
+        let address = wanted(&shape.address, refused)?;
         Ok(IpConfig { gateway: shape.gateway.0, ..address })
     };
     shapes.iter().map(with_gateway).collect()
 }
 
-fn from_runtime(ips: &[String]) -> Result<Vec<IpConfig>, ConfigError> {
-    ips.iter().map(|text| wanted(text, ConfigError::RuntimeAddress)).collect()
+fn from_runtime(ips: &[String]) -> Result<Vec<IpConfig>, Failure> {
+    let refused = |text: &str| {
+        misconfigured(format!("an entry in the 'ips' field is NOT in CIDR notation, got: '{text}'"))
+    };
+    ips.iter().map(|text| wanted(text, refused)).collect()
 }
 
 /// `IP` and `GATEWAY`: lists with commas. A gateway belongs to every address of `IP` whose subnet it is in.
@@ -151,10 +132,14 @@ fn from_args(args: &str) -> Result<Vec<IpConfig>, Failure> {
         value.clone_into(list);
         Some(Ok(()))
     })?;
-    let address = |item: &str| wanted(item.trim(), ConfigError::ArgsAddress);
+    let failed = |text: String| Failure::new(Code::INVALID_ENVIRONMENT, text);
+    let refused =
+        |text: &str| failed(format!("the 'ip' field is expected to be in CIDR notation, got: '{text}'"));
+    let address = |item: &str| wanted(item.trim(), refused);
     let mut addresses = items(&ips).map(address).collect::<Result<Vec<_>, _>>()?;
     for item in items(&gateways) {
-        let gateway = parse_ip(item.trim()).map_err(|_| ConfigError::Gateway(item.to_owned()))?;
+        let gateway =
+            parse_ip(item.trim()).map_err(|_| failed(format!("invalid gateway address: {item}")))?;
         for wanted in addresses.iter_mut().filter(|wanted| wanted.address.contains(gateway)) {
             wanted.gateway = Some(gateway);
         }
@@ -168,12 +153,14 @@ fn items(list: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Results before 0.3.0 have room for one address of each family.
-fn check_version(version: &str, addresses: &[IpConfig]) -> Result<(), ConfigError> {
+fn check_version(version: &str, addresses: &[IpConfig]) -> Result<(), Failure> {
     let of_family = |v4: bool| addresses.iter().filter(|wanted| wanted.address.is_ipv4() == v4).count();
     let old =
         VersionNumber::parse(version).is_ok_and(|number| number < VersionNumber::of(CniVersion::V0_3_0));
     if old && (of_family(true) > 1 || of_family(false) > 1) {
-        return Err(ConfigError::TooMany(version.to_owned()));
+        return Err(misconfigured(format!(
+            "CNI version {version} does not support more than 1 address per family"
+        )));
     }
     Ok(())
 }

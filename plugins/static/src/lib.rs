@@ -4,33 +4,12 @@
 
 mod config;
 
-use std::net::IpAddr;
-
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, Code, Verb};
-use cnibox_sys::{Coded, Failure, Sys};
-use thiserror::Error;
+use cnibox_spec::{CniResult, Verb};
+use cnibox_sys::{Failure, Sys};
 
 /// The plugin.
 pub struct Static;
-
-/// What CHECK finds wrong.
-#[derive(Debug, Error)]
-enum Drift {
-    #[error("Required prevResult missing")]
-    NoPrevResult,
-    #[error("static: Failed to match addr {address} on interface {ifname}")]
-    Gateway { address: IpAddr, ifname: String },
-}
-
-impl Coded for Drift {
-    fn code(&self) -> Code {
-        match self {
-            Self::NoPrevResult => Code::INVALID_CONFIG,
-            Self::Gateway { .. } => Code::INTERNAL,
-        }
-    }
-}
 
 impl Plugin for Static {
     const NAME: &'static str = "static";
@@ -62,14 +41,19 @@ impl Plugin for Static {
 
     /// As in the reference an address that prevResult lacks is no drift: only a gateway can be.
     fn check(request: &Request<'_, CniResult, CheckArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
-        let previous = request.conf.prev_result()?.ok_or(Drift::NoPrevResult)?;
+        let previous = request
+            .conf
+            .prev_result()?
+            .ok_or_else(|| config::misconfigured("Required prevResult missing"))?;
         for wanted in &request.config.ips {
             let Some(found) = previous.ips.iter().find(|ip| ip.address.ip() == wanted.address.ip()) else {
                 continue;
             };
             if wanted.gateway.is_some() && wanted.gateway != found.gateway {
-                let (address, ifname) = (found.address.ip(), request.args.attachment.ifname.to_string());
-                return Err(Drift::Gateway { address, ifname }.into());
+                let (address, ifname) = (found.address.ip(), &request.args.attachment.ifname);
+                return Err(Failure::internal(format!(
+                    "static: Failed to match addr {address} on interface {ifname}"
+                )));
             }
         }
         Ok(())

@@ -4,27 +4,11 @@
 use cnibox_harness::{NetConf, Plugin};
 use cnibox_netlink::{Error, Link, LinkChange, TapSpec, link_add_tap};
 use cnibox_spec::IfName;
-use cnibox_sys::{Coded, Failure, Place, Sys};
+use cnibox_sys::{Failure, OrSay, Place, Sys};
 use serde_json::json;
-use thiserror::Error as ThisError;
 
 use crate::Tap;
 use crate::config::Config;
-
-/// What the kernel refused.
-#[derive(Debug, ThisError)]
-enum TapError {
-    #[error("failed to create tap: {0}")]
-    Settings(#[source] Error),
-    #[error("failed to get bridge {0}: {1}")]
-    NoBridge(String, #[source] Error),
-    #[error("failed to set tap {tap} as a port of bridge {bridge}: {source}")]
-    Port { tap: String, bridge: String, source: Error },
-    #[error("failed to set tap interface up: {0}")]
-    Up(#[source] Error),
-}
-
-impl Coded for TapError {}
 
 /// Creates the device in the container.
 pub(crate) fn device(
@@ -75,13 +59,14 @@ pub(crate) fn configure(sys: &mut Sys<'_>, config: &Config, link: Link) -> Resul
     if config.mtu.is_some() || config.mac.is_some() {
         let change =
             LinkChange::new(link.index).given(config.mtu, LinkChange::mtu).given(config.mac, LinkChange::mac);
-        rtnl.link_set(change).map_err(TapError::Settings)?;
+        rtnl.link_set(change).or_say(|error| format!("failed to create tap: {error}"))?;
     }
     if let Some(name) = &config.bridge {
-        let bridge = rtnl.link_by_name(name).map_err(|source| TapError::NoBridge(name.clone(), source))?;
-        let refused = |source| TapError::Port { tap: link.name.clone(), bridge: name.clone(), source };
-        rtnl.link_set(LinkChange::new(link.index).master(bridge.index)).map_err(refused)?;
+        let bridge =
+            rtnl.link_by_name(name).or_say(|error| format!("failed to get bridge {name}: {error}"))?;
+        let done = rtnl.link_set(LinkChange::new(link.index).master(bridge.index));
+        done.or_say(|error| format!("failed to set tap {} as a port of bridge {name}: {error}", link.name))?;
     }
-    rtnl.link_set_up(link.index).map_err(TapError::Up)?;
+    rtnl.link_set_up(link.index).or_say(|error| format!("failed to set tap interface up: {error}"))?;
     Ok(rtnl.link_by_index(link.index)?)
 }

@@ -7,49 +7,14 @@ use std::time::{Duration, Instant};
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{
     Addr, AddrSpec, Error, Family, Link, LinkChange, LinkData, Monitor, Multicast, Route, Rtnl, TABLE_MAIN,
+    unless,
 };
 use cnibox_spec::{list, or_nil};
-use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, UndoStep};
+use cnibox_sys::{Failure, OrSay, Place, Sys, Txn, Undo, UndoStep};
 use ipnetwork::IpNetwork;
-use thiserror::Error as ThisError;
 
 use crate::config::Config;
 use crate::{check_table, find};
-
-/// What the kernel refused.
-#[derive(Debug, ThisError)]
-enum ApplyError {
-    #[error("createVRF: Failed to find links {0}")]
-    ListLinks(#[source] Error),
-    #[error("findFreeRoutingTableID: Failed to find an available routing id")]
-    NoTable,
-    #[error("could not add VRF {0}: {1}")]
-    AddVrf(String, #[source] Error),
-    #[error("could not set link up for VRF {0}: {1}")]
-    VrfUp(String, #[source] Error),
-    #[error("could not get link by name {0}")]
-    NoLink(String, #[source] Error),
-    #[error("interface {0} has already a master set, could not retrieve the name: {1}")]
-    UnknownMaster(String, #[source] Error),
-    #[error("interface {ifname} has already a master set: {master}")]
-    Master { ifname: String, master: String },
-    #[error("failed getting global ipv6 addresses before slaving interface: {0}")]
-    AddressesBefore(#[source] Error),
-    #[error("failed getting all routes for {0}")]
-    Routes(String, #[source] Error),
-    #[error("could not set vrf {vrf} as master of {ifname}: {source}")]
-    Enslave { vrf: String, ifname: String, source: Error },
-    #[error("failed getting global ipv6 addresses after slaving interface: {0}")]
-    AddressesAfter(#[source] Error),
-    #[error("could not restore address {address} to {ifname} @ {vrf}: {source}")]
-    Restore { address: IpNetwork, ifname: String, vrf: String, source: Error },
-    #[error("failed getting local/host addresses for {ifname} in table {table} with dst {address}")]
-    NoLocalRoute { ifname: String, table: u32, address: IpNetwork },
-    #[error("could not add route '{route}': {source}")]
-    Route { route: String, source: Error },
-}
-
-impl Coded for ApplyError {}
 
 /// ADD.
 pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -71,17 +36,23 @@ fn vrf(tx: &mut Txn<'_, '_>, config: &Config) -> Result<(Link, u32), Failure> {
     }
     let table = match config.table {
         Some(table) => table,
-        None => free_table(&rtnl.links().map_err(ApplyError::ListLinks)?).ok_or(ApplyError::NoTable)?,
+        None => {
+            let links = rtnl.links().or_say(|error| format!("createVRF: Failed to find links {error}"))?;
+            free_table(&links).ok_or_else(|| {
+                Failure::internal("findFreeRoutingTableID: Failed to find an available routing id")
+            })?
+        }
     };
     tx.step(Undo::Link { place: Place::Pod, name: name.to_owned() }, |sys| {
-        let refused = |error| ApplyError::AddVrf(name.to_owned(), error);
-        sys.rtnl(Place::Pod)?.link_add_vrf(name, table).map_err(|error| Failure::from(refused(error)))
+        sys.rtnl(Place::Pod)?
+            .link_add_vrf(name, table)
+            .or_say(|error| format!("could not add VRF {name}: {error}"))
     })?;
     tx.shared(|sys| {
-        let refused = |error| ApplyError::VrfUp(name.to_owned(), error);
+        let refused = |error: &Error| format!("could not set link up for VRF {name}: {error}");
         let rtnl = sys.rtnl(Place::Pod)?;
-        let link = rtnl.link_by_name(name).map_err(refused)?;
-        rtnl.link_set_up(link.index).map_err(refused)?;
+        let link = rtnl.link_by_name(name).or_say(refused)?;
+        rtnl.link_set_up(link.index).or_say(refused)?;
         Ok::<_, Failure>((link, table))
     })
 }
@@ -96,38 +67,37 @@ fn free_table(links: &[Link]) -> Option<u32> {
 /// `keep_addr_on_down` is set) and routes; both come back, the routes in the VRF's table.
 fn enslave(tx: &mut Txn<'_, '_>, ifname: &str, vrf: &Link, table: u32) -> Result<(), Failure> {
     let rtnl = tx.sys().rtnl(Place::Pod)?;
-    let link = rtnl.link_by_name(ifname).map_err(|error| ApplyError::NoLink(ifname.to_owned(), error))?;
+    let link = rtnl.link_by_name(ifname).or_say(|_| format!("could not get link by name {ifname}"))?;
     expect_free(rtnl, &link)?;
-    let addresses = global_addresses(rtnl, link.index).map_err(ApplyError::AddressesBefore)?;
+    let addresses = global_addresses(rtnl, link.index)
+        .or_say(|error| format!("failed getting global ipv6 addresses before slaving interface: {error}"))?;
     let routes =
-        main_routes(rtnl, link.index).map_err(|error| ApplyError::Routes(ifname.to_owned(), error))?;
+        main_routes(rtnl, link.index).or_say(|_| format!("failed getting all routes for {ifname}"))?;
     let undo = Enslaved { link: link.index, addresses: addresses.clone(), routes: routes.clone() };
     tx.step(undo, |sys| {
-        let refused =
-            |source| ApplyError::Enslave { vrf: vrf.name.clone(), ifname: ifname.to_owned(), source };
-        let rtnl = sys.rtnl(Place::Pod)?;
-        rtnl.link_set(LinkChange::new(link.index).master(vrf.index))
-            .map_err(|error| Failure::from(refused(error)))
+        let done = sys.rtnl(Place::Pod)?.link_set(LinkChange::new(link.index).master(vrf.index));
+        done.or_say(|error| format!("could not set vrf {} as master of {ifname}: {error}", vrf.name))
     })?;
     tx.shared(|sys| restore_addresses(sys, &addresses, &link, vrf, table))?;
     tx.shared(|sys| {
         let rtnl = sys.rtnl(Place::Pod)?;
         // Local and connected IPv4 routes have another scope: the kernel makes those itself.
         for route in routes.iter().filter(|route| route.scope == SCOPE_UNIVERSE) {
-            let refused = |source| ApplyError::Route { route: go_route(route, table), source };
-            rtnl.route_copy(route, table).map_err(refused)?;
+            let refused =
+                |error: &Error| format!("could not add route '{}': {error}", go_route(route, table));
+            rtnl.route_copy(route, table).or_say(refused)?;
         }
         Ok::<_, Failure>(())
     })
 }
 
-fn expect_free(rtnl: &mut Rtnl, link: &Link) -> Result<(), ApplyError> {
+fn expect_free(rtnl: &mut Rtnl, link: &Link) -> Result<(), Failure> {
     let Some(master) = link.master else { return Ok(()) };
-    let ifname = link.name.clone();
-    Err(match rtnl.link_by_index(master) {
-        Ok(master) => ApplyError::Master { ifname, master: master.name },
-        Err(error) => ApplyError::UnknownMaster(ifname, error),
-    })
+    let ifname = &link.name;
+    let master = rtnl.link_by_index(master).or_say(|error| {
+        format!("interface {ifname} has already a master set, could not retrieve the name: {error}")
+    })?;
+    Err(Failure::internal(format!("interface {ifname} has already a master set: {}", master.name)))
 }
 
 fn global_addresses(rtnl: &mut Rtnl, index: u32) -> Result<Vec<AddrSpec>, Error> {
@@ -175,19 +145,20 @@ fn restore_addresses(
     }
     let mut monitor = sys.inside(Place::Pod, || Monitor::of(Multicast::Ipv6Route))??;
     let rtnl = sys.rtnl(Place::Pod)?;
-    let left = global_addresses(rtnl, link.index).map_err(ApplyError::AddressesAfter)?;
+    let left = global_addresses(rtnl, link.index)
+        .or_say(|error| format!("failed getting global ipv6 addresses after slaving interface: {error}"))?;
     for spec in addresses.iter().filter(|spec| !left.iter().any(|kept| kept.net == spec.net)) {
-        let (address, ifname) = (spec.net, link.name.clone());
-        rtnl.addr_add(link.index, spec).map_err(|source| ApplyError::Restore {
-            address,
-            ifname: ifname.clone(),
-            vrf: vrf.name.clone(),
-            source,
+        let (address, ifname) = (spec.net, &link.name);
+        rtnl.addr_add(link.index, spec).or_say(|error| {
+            format!("could not restore address {address} to {ifname} @ {}: {error}", vrf.name)
         })?;
         let deadline = Instant::now() + LOCAL_ROUTE_TIMEOUT;
         while !has_local_route(rtnl, link.index, table, address)? {
             if !monitor.wait_any(deadline)? {
-                return Err(ApplyError::NoLocalRoute { ifname, table, address }.into());
+                let text = format!(
+                    "failed getting local/host addresses for {ifname} in table {table} with dst {address}"
+                );
+                return Err(Failure::internal(text));
             }
         }
     }
@@ -223,10 +194,7 @@ impl UndoStep for Enslaved {
         rtnl.link_set(LinkChange::new(self.link).nomaster())?;
         // The kernel lists the newest IPv6 address first.
         for address in self.addresses.iter().rev() {
-            match rtnl.addr_add(self.link, address) {
-                Err(error) if !error.is_exists() => return Err(error.into()),
-                _ => {}
-            }
+            unless(rtnl.addr_add(self.link, address), Error::is_exists)?;
         }
         for route in &self.routes {
             rtnl.route_copy(route, route.table)?;

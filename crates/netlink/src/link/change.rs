@@ -8,7 +8,7 @@ use netlink_packet_route::link::{AfSpecInet, AfSpecUnspec, InetDevConf, LinkAttr
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
 
 use super::read::{about, named};
-use crate::error::if_present;
+use crate::error::unless;
 use crate::{Error, Mac, Rtnl};
 
 /// Several changes of one link for one request: `ip link set dev NAME ...`. The kernel applies them in its own order
@@ -140,6 +140,6 @@ impl Rtnl {
     /// What the kernel says.
     pub fn link_del_by_name_if_present(&mut self, name: &str) -> Result<bool, Error> {
         let done = self.change(RouteNetlinkMessage::DelLink(about(0, vec![named(name)])), 0);
-        Ok(if_present(done.map_err(Error::for_link), Error::is_link_not_found)?.is_some())
+        Ok(unless(done.map_err(Error::for_link), Error::is_link_not_found)?.is_some())
     }
 }

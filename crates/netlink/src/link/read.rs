@@ -6,7 +6,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
 
 use super::{Link, decode};
-use crate::error::if_present;
+use crate::error::unless;
 use crate::{Error, Rtnl};
 
 impl Rtnl {
@@ -23,7 +23,7 @@ impl Rtnl {
     /// # Errors
     /// What the kernel says.
     pub fn link_by_name_if_present(&mut self, name: &str) -> Result<Option<Link>, Error> {
-        if_present(self.link_by_name(name), Error::is_link_not_found)
+        unless(self.link_by_name(name), Error::is_link_not_found)
     }
 
     /// `ip link show` of the link with this index.
@@ -39,7 +39,7 @@ impl Rtnl {
     /// # Errors
     /// What the kernel says.
     pub fn link_by_index_if_present(&mut self, index: u32) -> Result<Option<Link>, Error> {
-        if_present(self.link_by_index(index), Error::is_link_not_found)
+        unless(self.link_by_index(index), Error::is_link_not_found)
     }
 
     /// `ip link show`: all links of the namespace.

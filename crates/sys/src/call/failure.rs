@@ -35,6 +35,17 @@ impl Failure {
         Self(Box::new(ErrorObject { code, msg: msg.into(), details: String::new() }))
     }
 
+    /// A failure with the code that everything without a better one has.
+    #[must_use]
+    pub fn internal(msg: impl Into<String>) -> Self {
+        Self::new(Code::INTERNAL, msg)
+    }
+
+    fn caused(code: Code, msg: String, cause: &(dyn Error + 'static)) -> Self {
+        let details = kernel_text(cause).unwrap_or_default().to_owned();
+        Self(Box::new(ErrorObject { code, msg, details }))
+    }
+
     /// The object to print.
     #[must_use]
     pub fn object(&self) -> &ErrorObject {
@@ -87,8 +98,22 @@ impl<E: Coded> From<E> for Failure {
         if let Some(object) = error.passed_through() {
             return Self(Box::new(object.clone()));
         }
-        let details = kernel_text(&error).unwrap_or_default().to_owned();
-        Self(Box::new(ErrorObject { code: error.code(), msg: error.to_string(), details }))
+        Self::caused(error.code(), error.to_string(), &error)
+    }
+}
+
+/// Says where an error arises what was attempted.
+pub trait OrSay<T, E> {
+    /// A [`Failure::internal`] with the message `text` and the kernel's own words for the details.
+    ///
+    /// # Errors
+    /// The failure.
+    fn or_say(self, text: impl FnOnce(&E) -> String) -> Result<T, Failure>;
+}
+
+impl<T, E: Error + 'static> OrSay<T, E> for Result<T, E> {
+    fn or_say(self, text: impl FnOnce(&E) -> String) -> Result<T, Failure> {
+        self.map_err(|error| Failure::caused(Code::INTERNAL, text(&error), &error))
     }
 }
 
@@ -136,5 +161,21 @@ impl Coded for PrevResultError {
 impl From<IdentError> for Failure {
     fn from(error: IdentError) -> Self {
         ErrorObject::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_where_an_error_arises_keeps_the_kernels_words() {
+        let refused =
+            cnibox_netlink::Error::Refused { errno: 40, kernel_text: Some("Can not enslave".into()) };
+        let failure = Err::<(), _>(refused).or_say(|error| format!("attach: {error}")).unwrap_err();
+        let object = failure.object();
+        assert_eq!(object.code, Code::INTERNAL);
+        assert_eq!(object.msg, "attach: too many levels of symbolic links");
+        assert_eq!(object.details, "Can not enslave");
     }
 }

@@ -11,7 +11,7 @@ mod system;
 mod txn;
 
 pub use env::Env;
-pub use failure::{Coded, Failure};
+pub use failure::{Coded, Failure, OrSay};
 pub use host::{Builtin, Entry, Exit, Host, Registry};
 pub use lock::lock_within;
 pub use system::{Place, Pod, PodNotOpen, Sys};
