@@ -126,12 +126,12 @@ impl Pick<'_> {
     /// The address that the attachment had before, if that is remembered.
     fn last_time(&self) -> Option<IpAddr> {
         let like = self.set.ranges().first().map(|range| range.start).filter(|_| self.config.sticky);
-        sticky::recall(self.store.dir(), self.owner, self.index, like?)
+        sticky::recall(&self.store.dir, self.owner, self.index, like?)
     }
 
     /// The next address in turn.
     fn next(&mut self) -> Result<Option<IpConfig>, SetError> {
-        let last = self.store.dir().last_reserved(self.index);
+        let last = self.store.dir.last_reserved(self.index);
         for stretch in self.set.stretches(last) {
             let mut from = Some(stretch.from);
             while let Some(ip) = candidate(self.store, self.config, &stretch, from)? {
@@ -147,7 +147,7 @@ impl Pick<'_> {
     fn done(&self, ip: IpAddr, range: &Range) -> IpConfig {
         if self.config.sticky {
             // A preference that cannot be noted is no reason to refuse an address.
-            let _ = sticky::remember(self.store.dir(), self.owner, self.index, ip);
+            let _ = sticky::remember(&self.store.dir, self.owner, self.index, ip);
         }
         let address = IpNetwork::new(ip, range.subnet.prefix()).unwrap_or_else(|_| ip.into());
         IpConfig { interface: None, address, gateway: Some(range.gateway) }

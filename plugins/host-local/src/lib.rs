@@ -20,13 +20,11 @@
 
 mod allocate;
 mod boot;
-mod catalog;
 mod config;
 mod error;
 mod files;
 mod fnv;
 mod index;
-mod lock;
 mod owner;
 mod range;
 mod resolv;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A network's reservations, locked: the files, and the catalog that finds things in them.
+//! A network's reservations, locked: the files, and the catalog (`catalog.rs`) that finds things in them.
 //!
 //! Owns the order in which files, memory and index change. Must never know a range or a configuration. Invariant: a
 //! call that fails has reserved nothing that it did not report.
+
+mod catalog;
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -10,14 +12,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use cnibox_spec::LiveAttachment;
-use cnibox_sys::PrivateDir;
+use cnibox_sys::{PrivateDir, lock_within};
+use nix::fcntl::OFlag;
+use nix::sys::stat::{FileStat, Mode};
 
 use crate::boot;
-use crate::catalog::Catalog;
 use crate::error::{FileError, StoreError};
-use crate::files::{Holder, StateDir};
-use crate::lock::{self, PATIENCE};
+use crate::files::{Holder, LOCK, StateDir};
+use crate::index::Index;
 use crate::owner::Owner;
+use crate::scan::Scan;
+use catalog::{FilePages, name_of, stamp};
 
 /// Where the index lives and how long the lock is waited for.
 #[derive(Clone, Debug)]
@@ -35,6 +40,8 @@ impl Terms {
     }
 }
 
+/// How long another process may hold the lock before this one gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Where indexes live below what is this program's own: gone after a boot, and made by whoever needs it.
 const INDEX_DIR: &str = "host-local";
 
@@ -50,8 +57,18 @@ pub(crate) enum Reserved {
 /// The locked state of a network.
 #[derive(Debug)]
 pub(crate) struct Store {
-    catalog: Catalog,
-    // Given back when the catalog is done: fields are dropped in this order.
+    /// The directory, also for what is kept beside the reservations.
+    pub(crate) dir: StateDir,
+    /// `None` from the moment that it cannot be believed.
+    index: Option<Index<FilePages>>,
+    /// What the files say; not read as long as there is an index.
+    scan: Option<Scan>,
+    /// Where the index is kept, and what it is called there; `None` when it cannot be kept.
+    place: Option<(PrivateDir, String)>,
+    /// The directory as it was when the files were going to be read, or the index was opened.
+    opened: FileStat,
+    changed: bool,
+    // Given back when everything else is done: fields are dropped in this order.
     _lock: File,
 }
 
@@ -70,68 +87,67 @@ impl Store {
         dir.map(|dir| Self::lock(dir, terms)).transpose()
     }
 
+    /// Takes the lock that all host-local plugins of a network share: `flock` on `lock`, as the reference takes it. Then
+    /// opens the index, or scans.
     fn lock(dir: StateDir, terms: &Terms) -> Result<Self, StoreError> {
-        let lock = lock::take(&dir, terms.patience)?;
-        Ok(Self { catalog: Catalog::open(dir, &terms.index)?, _lock: lock })
-    }
-
-    /// The directory, for what is kept beside the reservations.
-    pub(crate) fn dir(&self) -> &StateDir {
-        &self.catalog.dir
-    }
-
-    /// The addresses of an owner.
-    pub(crate) fn addresses_of(&mut self, owner: &Owner) -> Result<Vec<IpAddr>, StoreError> {
-        Ok(self.catalog.addresses_of(owner)?)
+        let file = dir.open_file(LOCK, OFlag::O_CREAT | OFlag::O_RDONLY, Mode::from_bits_truncate(0o750))?;
+        let held = lock_within(file, terms.patience)
+            .map_err(|error| FileError::new("lock", &dir.path_of(LOCK), error))?
+            .ok_or_else(|| StoreError::Busy { path: dir.path_of(LOCK), waited: terms.patience })?;
+        let opened = dir.stat()?;
+        let root = &terms.index;
+        let place = root.ensure().is_ok().then(|| (root.clone(), name_of(dir.path())));
+        let pages = place.as_ref().and_then(|(root, name)| FilePages::open(&root.path().join(name)));
+        let index = pages.and_then(|pages| Index::open(pages, &stamp(&opened)));
+        let scan = if index.is_none() { Some(Scan::of(&dir)?) } else { None };
+        Ok(Self { dir, index, scan, place, opened, changed: false, _lock: held })
     }
 
     /// Whether any file is an owner's.
     pub(crate) fn has(&mut self, owner: &Owner) -> Result<bool, StoreError> {
-        Ok(!self.addresses_of(owner)?.is_empty() || self.catalog.has_strays_of(owner))
-    }
-
-    /// The first address of `from..=to` that is not taken.
-    pub(crate) fn first_unused(&mut self, from: IpAddr, to: IpAddr) -> Result<Option<IpAddr>, StoreError> {
-        Ok(self.catalog.first_unused(from, to)?)
+        let has_address = !self.addresses_of(owner)?.is_empty();
+        // What has no address's name is in no index.
+        let mut strays = self.scan.iter().flat_map(|scan| &scan.strays);
+        Ok(has_address || strays.any(|stray| stray.owner == *owner))
     }
 
     /// Reads all files again unless that was done already. `false`: it was.
     pub(crate) fn doubt(&mut self) -> Result<bool, StoreError> {
-        let news = !self.catalog.is_scanned();
-        self.catalog.scan()?;
+        let news = self.scan.is_none();
+        self.scan()?;
         Ok(news)
     }
 
     /// Reserves an address and remembers it as the range set's last. What a crash left empty or damaged is replaced:
     /// all writers hold the lock, so nobody is about to fill it.
     pub(crate) fn reserve(&mut self, ip: IpAddr, owner: &Owner, set: usize) -> Result<Reserved, StoreError> {
-        if !self.dir().create(ip, owner)? {
-            let (replaced, holder) = match self.dir().holder(ip) {
+        if !self.dir.create(ip, owner)? {
+            let (replaced, holder) = match self.dir.holder(ip) {
                 Holder::Debris => {
-                    let removed = self.dir().remove_if_present(&ip.to_string()).is_ok();
-                    (removed && self.dir().create(ip, owner)?, None)
+                    let removed = self.dir.remove_if_present(&ip.to_string()).is_ok();
+                    (removed && self.dir.create(ip, owner)?, None)
                 }
-                Holder::Nobody => (self.dir().create(ip, owner)?, None),
+                Holder::Nobody => (self.dir.create(ip, owner)?, None),
                 Holder::Taken(holder) => (false, holder),
             };
             if !replaced {
-                self.catalog.insert(holder.as_ref(), ip)?;
+                self.note_reserved(holder.as_ref(), ip)?;
                 return Ok(Reserved::Taken(holder));
             }
         }
-        let cursor = self.dir().set_last_reserved(set, ip);
-        let kept = cursor.and_then(|()| self.catalog.insert(Some(owner), ip));
+        let cursor = self.dir.set_last_reserved(set, ip);
+        let kept = cursor.map_err(StoreError::from).and_then(|()| self.note_reserved(Some(owner), ip));
         if let Err(error) = kept {
-            let _ = self.dir().remove_if_present(&ip.to_string());
-            return Err(error.into());
+            let _ = self.dir.remove_if_present(&ip.to_string());
+            return Err(error);
         }
         Ok(Reserved::Done)
     }
 
     /// Releases one address.
     pub(crate) fn release(&mut self, ip: IpAddr, owner: &Owner) -> Result<(), StoreError> {
-        self.dir().remove_if_present(&ip.to_string())?;
-        Ok(self.catalog.remove(owner, ip)?)
+        self.dir.remove_if_present(&ip.to_string())?;
+        self.note_released(owner, ip)
     }
 
     /// Releases everything of an owner; answers with how much that was.
@@ -142,7 +158,7 @@ impl Store {
     pub(crate) fn release_all(&mut self, owner: &Owner) -> Result<usize, StoreError> {
         let reservations: Vec<_> =
             self.addresses_of(owner)?.into_iter().map(|ip| (ip, owner.clone())).collect();
-        let strays = self.catalog.take_strays_of(owner);
+        let strays = self.take_strays_of(owner);
         strays.iter().for_each(|stray| stray.remove());
         self.release_each(&reservations)?;
         Ok(reservations.len() + strays.len())
@@ -164,8 +180,8 @@ impl Store {
     /// # Errors
     /// The first file that could not be removed; the others were.
     pub(crate) fn sweep(&mut self) -> Result<(), StoreError> {
-        let debris = std::mem::take(&mut self.catalog.scan()?.debris);
-        let removed: Vec<_> = debris.iter().map(|ip| self.dir().remove_if_present(&ip.to_string())).collect();
+        let debris = std::mem::take(&mut self.scan()?.debris);
+        let removed: Vec<_> = debris.iter().map(|ip| self.dir.remove_if_present(&ip.to_string())).collect();
         Ok(removed.into_iter().collect::<Result<Vec<_>, FileError>>().map(drop)?)
     }
 
@@ -174,11 +190,11 @@ impl Store {
     /// # Errors
     /// The files cannot be read.
     pub(crate) fn of_other_boots(&mut self) -> Result<Vec<(IpAddr, Owner)>, StoreError> {
-        if !boot::is_another(self.dir()) {
+        if !boot::is_another(&self.dir) {
             return Ok(Vec::new());
         }
         let mut owned = self.owned()?;
-        owned.retain(|(ip, _)| boot::predates(self.dir(), &ip.to_string()));
+        owned.retain(|(ip, _)| boot::predates(&self.dir, &ip.to_string()));
         Ok(owned)
     }
 
@@ -189,11 +205,11 @@ impl Store {
     pub(crate) fn reclaim_other_boots(&mut self) -> Result<(), StoreError> {
         let older = self.of_other_boots()?;
         self.release_each(&older)?;
-        Ok(boot::note_this(self.dir())?)
+        Ok(boot::note_this(&self.dir)?)
     }
 
     fn owned(&mut self) -> Result<Vec<(IpAddr, Owner)>, StoreError> {
-        let taken = self.catalog.scan()?.taken.iter();
+        let taken = self.scan()?.taken.iter();
         Ok(taken.filter_map(|(ip, owner)| Some((*ip, owner.clone()?))).collect())
     }
 

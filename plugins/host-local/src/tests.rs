@@ -11,8 +11,6 @@ use nix::unistd::mkdtemp;
 
 use super::*;
 
-use crate::catalog::Catalog;
-use crate::files::StateDir;
 use crate::range::{RangeSet, RangeShape};
 
 mod indexed;
@@ -115,12 +113,7 @@ impl Host {
     }
 
     fn index_is_believed(&self) -> bool {
-        let dir = StateDir::ensure(&self.state()).unwrap();
-        let catalog = Catalog::open(dir, &self.terms.index).unwrap();
-        let believed = !catalog.is_scanned();
-        // The question is not to change the index.
-        std::mem::forget(catalog);
-        believed
+        Store::ensure(&self.state(), &self.terms).unwrap().believes_index()
     }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who holds what: answered by the index while it can be believed, else by a scan that becomes the next index.
-//! Works under the network's lock only.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -14,48 +13,17 @@ use cnibox_sys::PrivateDir;
 use nix::sys::stat::{FileStat, futimens};
 use nix::sys::time::TimeSpec;
 
-use crate::error::FileError;
+use super::Store;
+use crate::error::StoreError;
 use crate::files::{Holder, StateDir};
 use crate::index::{Index, PAGE, Page, Pages, Stamp};
 use crate::owner::Owner;
 use crate::scan::{Scan, Stray};
 use crate::{boot, fnv};
 
-/// An answering catalog. When it is dropped the index is made to match what was done. Nothing depends on that: when it
-/// fails, the next call scans.
-#[derive(Debug)]
-pub(crate) struct Catalog {
-    /// The state directory.
-    pub(crate) dir: StateDir,
-    /// `None` from the moment that it cannot be believed.
-    index: Option<Index<FilePages>>,
-    /// What the files say; not read as long as there is an index.
-    scan: Option<Scan>,
-    /// Where the index is kept, and what it is called there; `None` when it cannot be kept.
-    place: Option<(PrivateDir, String)>,
-    /// The directory as it was when the files were going to be read, or the index was opened.
-    opened: FileStat,
-    changed: bool,
-}
-
-impl Catalog {
-    /// Opens the index of a state directory below `root`, or scans.
-    pub(crate) fn open(dir: StateDir, root: &PrivateDir) -> Result<Self, FileError> {
-        let opened = dir.stat()?;
-        let place = root.ensure().is_ok().then(|| (root.clone(), name_of(dir.path())));
-        let pages = place.as_ref().and_then(|(root, name)| FilePages::open(&root.path().join(name)));
-        let index = pages.and_then(|pages| Index::open(pages, &stamp(&opened)));
-        let scan = if index.is_none() { Some(Scan::of(&dir)?) } else { None };
-        Ok(Self { dir, index, scan, place, opened, changed: false })
-    }
-
-    /// Whether the answers come from the files themselves.
-    pub(crate) fn is_scanned(&self) -> bool {
-        self.scan.is_some()
-    }
-
+impl Store {
     /// The scan, made now if there was none.
-    pub(crate) fn scan(&mut self) -> Result<&mut Scan, FileError> {
+    pub(super) fn scan(&mut self) -> Result<&mut Scan, StoreError> {
         match &mut self.scan {
             Some(scan) => Ok(scan),
             none => {
@@ -69,7 +37,7 @@ impl Catalog {
     }
 
     /// The addresses that an owner's files are for. An index that names a file which says otherwise is given up.
-    pub(crate) fn addresses_of(&mut self, owner: &Owner) -> Result<Vec<IpAddr>, FileError> {
+    pub(crate) fn addresses_of(&mut self, owner: &Owner) -> Result<Vec<IpAddr>, StoreError> {
         let says_so = |ip: &IpAddr| self.dir.holder(*ip) == Holder::Taken(Some(owner.clone()));
         if let Some(found) = self.index.as_ref().and_then(|index| index.addresses_of(owner.as_str()))
             && found.iter().all(says_so)
@@ -79,19 +47,14 @@ impl Catalog {
         Ok(self.scan()?.addresses_of(owner))
     }
 
-    /// Whether an owner has reservations that no index holds.
-    pub(crate) fn has_strays_of(&self, owner: &Owner) -> bool {
-        self.scan.iter().flat_map(|scan| &scan.strays).any(|stray| stray.owner == *owner)
-    }
-
     /// Reservations of an owner that no index holds, which are about to be removed.
-    pub(crate) fn take_strays_of(&mut self, owner: &Owner) -> Vec<Stray> {
+    pub(super) fn take_strays_of(&mut self, owner: &Owner) -> Vec<Stray> {
         let strays = self.scan.iter_mut().map(|scan| &mut scan.strays);
         strays.flat_map(|strays| strays.extract_if(.., |stray| stray.owner == *owner)).collect()
     }
 
     /// The first address of `from..=to` that is not taken.
-    pub(crate) fn first_unused(&mut self, from: IpAddr, to: IpAddr) -> Result<Option<IpAddr>, FileError> {
+    pub(crate) fn first_unused(&mut self, from: IpAddr, to: IpAddr) -> Result<Option<IpAddr>, StoreError> {
         match self.index.as_ref().and_then(|index| index.first_unused(from, to)) {
             Some(unused) => Ok(unused),
             None => Ok(self.scan()?.first_unused(from, to)),
@@ -99,7 +62,7 @@ impl Catalog {
     }
 
     /// Notes a reservation that was made, or found.
-    pub(crate) fn insert(&mut self, owner: Option<&Owner>, ip: IpAddr) -> Result<(), FileError> {
+    pub(super) fn note_reserved(&mut self, owner: Option<&Owner>, ip: IpAddr) -> Result<(), StoreError> {
         self.changed = true;
         let owner_text = owner.map(Owner::as_str);
         if self.index.as_mut().and_then(|index| index.insert(owner_text, ip)).is_none() {
@@ -109,16 +72,24 @@ impl Catalog {
     }
 
     /// Notes a reservation that was removed.
-    pub(crate) fn remove(&mut self, owner: &Owner, ip: IpAddr) -> Result<(), FileError> {
+    pub(super) fn note_released(&mut self, owner: &Owner, ip: IpAddr) -> Result<(), StoreError> {
         self.changed = true;
         if self.index.as_mut().and_then(|index| index.remove(owner.as_str(), ip)).is_none() {
             self.scan()?.taken.remove(&ip);
         }
         Ok(())
     }
+
+    /// Whether the index is believed; leaves it as it is.
+    #[cfg(test)]
+    pub(crate) fn believes_index(mut self) -> bool {
+        self.place = None;
+        self.index.is_some()
+    }
 }
 
-impl Drop for Catalog {
+/// The index is made to match what was done. Nothing depends on that: when it fails, the next call scans.
+impl Drop for Store {
     fn drop(&mut self) {
         let Some((root, name)) = &self.place else { return };
         let save = |index| save(&self.dir, root, name, index);
@@ -161,7 +132,7 @@ fn save(dir: &StateDir, root: &PrivateDir, name: &str, mut index: Index<Vec<Page
 }
 
 /// What the index of a state directory is called: its path, so that a directory that was removed and made anew has one.
-fn name_of(dir: &Path) -> String {
+pub(super) fn name_of(dir: &Path) -> String {
     let path = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     shortened(&path.to_string_lossy().replace('%', "%25").replace('/', "%2F"), NAME_LIMIT)
 }
@@ -188,7 +159,8 @@ fn set_time(dir: &StateDir) -> Option<Stamp> {
     (stat.st_mtime == now.tv_sec() && stat.st_mtime_nsec == now.tv_nsec()).then(|| stamp(&stat))
 }
 
-fn stamp(stat: &FileStat) -> Stamp {
+/// What the index must have been sealed with to be believed.
+pub(super) fn stamp(stat: &FileStat) -> Stamp {
     let mut stamp = [0; 56];
     let boot = fnv::hash(&[boot::id().as_bytes()]);
     let fields = [
@@ -206,10 +178,11 @@ fn stamp(stat: &FileStat) -> Stamp {
 
 /// An index's file.
 #[derive(Debug)]
-struct FilePages(File);
+pub(super) struct FilePages(File);
 
 impl FilePages {
-    fn open(path: &Path) -> Option<Self> {
+    /// `None` when there is none.
+    pub(super) fn open(path: &Path) -> Option<Self> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok().map(Self)
     }
