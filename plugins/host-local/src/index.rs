@@ -183,12 +183,11 @@ impl<P: Pages> Index<P> {
     /// The addresses that may be an owner's.
     pub(crate) fn addresses_of(&self, owner: &str) -> Option<Vec<IpAddr>> {
         let key = key(owner);
-        let mut found = Vec::new();
-        self.walk(key, |_, _, entry| match entry {
-            Some(Entry::Owned { key: other, ip }) if other == key => found.push(ip),
-            Some(Entry::Owned { .. } | Entry::Bitmap { .. }) | None => {}
-        })?;
-        Some(found)
+        let owned = |(_, _, entry)| match entry {
+            Some(Entry::Owned { key: other, ip }) if other == key => Some(ip),
+            Some(Entry::Owned { .. } | Entry::Bitmap { .. }) | None => None,
+        };
+        Some(self.slots(key)?.into_iter().filter_map(owned).collect())
     }
 
     /// The first address of `from..=to` that is not taken; the inner `None` when all are.
@@ -237,12 +236,11 @@ impl<P: Pages> Index<P> {
     /// The number of the bitmap that an address is in.
     fn bitmap(&self, ip: IpAddr) -> Option<Option<u32>> {
         let wanted = base(ip)?;
-        let mut found = None;
-        self.walk(Entry::Bitmap { base: wanted, number: 0 }.hash(), |_, _, entry| match entry {
-            Some(Entry::Bitmap { base, number }) if base == wanted => found = Some(number),
-            Some(Entry::Owned { .. } | Entry::Bitmap { .. }) | None => {}
-        })?;
-        Some(found)
+        let number = |(_, _, entry)| match entry {
+            Some(Entry::Bitmap { base, number }) if base == wanted => Some(number),
+            Some(Entry::Owned { .. } | Entry::Bitmap { .. }) | None => None,
+        };
+        Some(self.slots(Entry::Bitmap { base: wanted, number: 0 }.hash())?.into_iter().find_map(number))
     }
 
     fn place_of(&self, number: u32) -> u64 {
@@ -263,29 +261,18 @@ impl<P: Pages> Index<P> {
     }
 
     fn add(&mut self, entry: Entry) -> Option<()> {
-        let (mut vacant, mut known) = (None, false);
-        self.walk(entry.hash(), |bucket, slot, found| {
-            known |= found == Some(entry);
-            if found.is_none() && vacant.is_none() {
-                vacant = Some((bucket, slot));
-            }
-        })?;
-        if known {
+        let slots = self.slots(entry.hash())?;
+        if slots.iter().any(|(_, _, found)| *found == Some(entry)) {
             return Some(());
         }
-        let (bucket, slot) = vacant?;
+        let (bucket, slot, _) = slots.into_iter().find(|(_, _, found)| found.is_none())?;
         self.entries += 1;
         self.put_slot(bucket, slot, &entry.write())
     }
 
     fn take_out(&mut self, entry: Entry) -> Option<()> {
-        let mut place = None;
-        self.walk(entry.hash(), |bucket, slot, found| {
-            if found == Some(entry) {
-                place = Some((bucket, slot));
-            }
-        })?;
-        let Some((at, slot)) = place else { return Some(()) };
+        let found = self.slots(entry.hash())?.into_iter().find(|(_, _, found)| *found == Some(entry));
+        let Some((at, slot, _)) = found else { return Some(()) };
         let mut vacated = [0; SLOT];
         if !has_end(&self.bucket(at)?) {
             *vacated.first_mut()? = REMOVED;
@@ -301,14 +288,16 @@ impl<P: Pages> Index<P> {
         self.pages.put(1 + at, &bucket)
     }
 
-    /// Shows every slot where an entry with this hash may be: bucket by bucket up to the first that was never full.
-    fn walk(&self, hash: u64, mut see: impl FnMut(u64, usize, Option<Entry>)) -> Option<()> {
+    /// Every slot where an entry with this hash may be, as bucket, slot and what is there: bucket by bucket up to the first
+    /// that was never full.
+    fn slots(&self, hash: u64) -> Option<Vec<(u64, usize, Option<Entry>)>> {
+        let mut slots = Vec::with_capacity(SLOTS);
         for step in 0..self.buckets {
             let at = hash.wrapping_add(step) & (self.buckets - 1);
             let bucket = self.bucket(at)?;
-            (0..SLOTS).for_each(|slot| see(at, slot, Entry::read(slot_of(&bucket, slot))));
+            slots.extend((0..SLOTS).map(|slot| (at, slot, Entry::read(slot_of(&bucket, slot)))));
             if has_end(&bucket) {
-                return Some(());
+                return Some(slots);
             }
         }
         None
