@@ -3,11 +3,12 @@
 
 use std::net::IpAddr;
 
-use cnibox_spec::IpConfig;
+use cnibox_spec::{Code, IpConfig};
+use cnibox_sys::Failure;
 use ipnetwork::IpNetwork;
 
 use crate::config::Config;
-use crate::error::{AllocateError, SetError, StoreError};
+use crate::error::{SetError, StoreError};
 use crate::owner::Owner;
 use crate::range::{Range, RangeSet, Stretch};
 use crate::sticky;
@@ -23,7 +24,7 @@ pub(crate) fn allocate(
     config: &Config,
     owner: &Owner,
     is_held: &IsHeld<'_>,
-) -> Result<Vec<IpConfig>, AllocateError> {
+) -> Result<Vec<IpConfig>, Failure> {
     let mut made = Vec::with_capacity(config.sets.len());
     let allocated = allocate_sets(store, config, owner, is_held, &mut made);
     if allocated.is_err() {
@@ -44,7 +45,7 @@ fn allocate_sets(
     owner: &Owner,
     is_held: &IsHeld<'_>,
     made: &mut Vec<IpConfig>,
-) -> Result<(), AllocateError> {
+) -> Result<(), Failure> {
     let mut requested = config.requested.clone();
     for (index, set) in config.sets.iter().enumerate() {
         let request =
@@ -54,9 +55,13 @@ fn allocate_sets(
             Some(ip) => pick.this(ip),
             None => pick.any(),
         };
-        made.push(picked.map_err(|source| AllocateError::Set { set: index, source })?);
+        made.push(picked.map_err(|error| error.in_set(index))?);
     }
-    if requested.is_empty() { Ok(()) } else { Err(AllocateError::Unmet(requested)) }
+    if requested.is_empty() {
+        return Ok(());
+    }
+    let unmet: String = requested.iter().map(|ip| format!(" {ip}")).collect();
+    Err(Failure::new(Code::INTERNAL, format!("failed to allocate all requested IPs:{unmet}")))
 }
 
 /// The choice of an address from one range set.

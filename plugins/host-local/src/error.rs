@@ -72,15 +72,6 @@ impl Coded for StoreError {
     }
 }
 
-/// No address for an attachment.
-#[derive(Debug, Error)]
-pub(crate) enum AllocateError {
-    #[error("failed to allocate for range {set}: {source}")]
-    Set { set: usize, source: SetError },
-    #[error("failed to allocate all requested IPs:{}", .0.iter().map(|ip| format!(" {ip}")).collect::<String>())]
-    Unmet(Vec<IpAddr>),
-}
-
 /// No address from one range set.
 #[derive(Debug, Error)]
 pub(crate) enum SetError {
@@ -98,36 +89,25 @@ pub(crate) enum SetError {
     Store(#[from] StoreError),
 }
 
-impl Coded for AllocateError {
+impl Coded for SetError {
     fn code(&self) -> Code {
-        match self {
-            Self::Set { source: SetError::Store(error), .. } => error.code(),
-            Self::Set { .. } | Self::Unmet(_) => Code::INTERNAL,
-        }
+        if let Self::Store(error) = self { error.code() } else { Code::INTERNAL }
     }
 }
 
-impl AllocateError {
-    /// The failure, with the owner of a contested address in its details.
-    pub(crate) fn into_failure(self) -> Failure {
-        let contested = match &self {
-            Self::Set {
-                source: SetError::Taken { ip, owner: Some(owner), .. } | SetError::Duplicate { ip, owner },
-                ..
-            } => Some(format!("{ip} belongs to {owner}")),
-            Self::Set { .. } | Self::Unmet(_) => None,
-        };
-        let mut failure = Failure::from(self);
+impl SetError {
+    /// The failure for the range set of this number, with the owner of a contested address in its details.
+    pub(crate) fn in_set(self, set: usize) -> Failure {
+        let contested =
+            if let Self::Taken { ip, owner: Some(owner), .. } | Self::Duplicate { ip, owner } = &self {
+                Some(format!("{ip} belongs to {owner}"))
+            } else {
+                None
+            };
+        let mut failure = Failure::from(self).prefixed(&format!("failed to allocate for range {set}: "));
         if let Some(details) = contested {
             failure.add_details(&details);
         }
         failure
     }
 }
-
-/// CHECK found nothing.
-#[derive(Debug, Error)]
-#[error("host-local: Failed to find address added by container {0}")]
-pub(crate) struct NothingAllocated(pub(crate) String);
-
-impl Coded for NothingAllocated {}

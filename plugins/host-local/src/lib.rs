@@ -37,12 +37,11 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, LiveAttachment, NetworkName};
+use cnibox_spec::{CniResult, Code, LiveAttachment, NetworkName};
 use cnibox_sys::{Failure, Sys};
 
 use crate::allocate::{IsHeld, allocate};
 pub use crate::config::Config;
-use crate::error::{AllocateError, NothingAllocated};
 use crate::owner::Owner;
 use crate::store::{Store, Terms};
 
@@ -94,7 +93,7 @@ fn add(config: &Config, owner: &Owner, terms: &Terms, is_held: &IsHeld<'_>) -> R
     let dns = config.resolv_conf.as_deref().map(resolv::read).transpose()?.unwrap_or_default();
     let mut store = Store::ensure(&config.state, terms)?;
     reclaim(&mut store, config)?;
-    let ips = allocate(&mut store, config, owner, is_held).map_err(AllocateError::into_failure)?;
+    let ips = allocate(&mut store, config, owner, is_held)?;
     Ok(CniResult { ips, routes: config.routes.clone(), dns, ..CniResult::default() })
 }
 
@@ -110,9 +109,13 @@ fn del(config: &Config, owner: &Owner, terms: &Terms) -> Result<(), Failure> {
 
 /// Finds out whether any address is the attachment's.
 fn check(config: &Config, owner: &Owner, terms: &Terms) -> Result<(), Failure> {
-    let nothing = || NothingAllocated(owner.container().to_owned());
+    let nothing = || {
+        let container = owner.container();
+        let msg = format!("host-local: Failed to find address added by container {container}");
+        Failure::new(Code::INTERNAL, msg)
+    };
     let mut store = Store::open_if_present(&config.state, terms)?.ok_or_else(nothing)?;
-    if store.has(owner)? || store.has(&owner.bare())? { Ok(()) } else { Err(nothing().into()) }
+    if store.has(owner)? || store.has(&owner.bare())? { Ok(()) } else { Err(nothing()) }
 }
 
 /// Releases what is not among the `valid` attachments', after `spare` has taken out what must stay, and removes what crashes
