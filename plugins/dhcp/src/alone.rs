@@ -2,36 +2,35 @@
 //! What can be done for a lease without a daemon: give it back.
 
 use cnibox_netns::NetNs;
+use cnibox_spec::LiveAttachment;
 
 use crate::exchange::release;
 use crate::message::Client;
-use crate::state::{Record, Store};
+use crate::state::{Record, StateError, Store};
 
 /// Gives the lease of an attachment back as far as it is remembered, and forgets it. A lease that cannot be given back
 /// ends by itself.
 ///
 /// # Errors
 /// The memory of it could not be removed.
-pub(crate) fn release_remembered(store: &Store, name: &str) -> Result<(), crate::state::StateError> {
+pub(crate) fn release_remembered(store: &Store, name: &str) -> Result<(), StateError> {
     if let Some(record) = store.load(name) {
         give_back(&record);
     }
     store.forget(name)
 }
 
-/// The same for every attachment of a network that `lives` does not know.
+/// The same for every attachment of a network that is not among its `live` ones.
 ///
 /// # Errors
 /// The first memory that could not be removed; all others were.
 pub(crate) fn collect_remembered(
     store: &Store,
     network: &str,
-    lives: impl Fn(&str, &str) -> bool,
-) -> Result<(), crate::state::StateError> {
-    let of_network = |record: &Record| record.holder.network == network;
-    let dead = |record: &Record| !lives(&record.holder.container, &record.holder.ifname);
+    live: &[LiveAttachment],
+) -> Result<(), StateError> {
     let mut outcome = Ok(());
-    for record in store.all().into_iter().filter(|record| of_network(record) && dead(record)) {
+    for record in store.all().into_iter().filter(|record| record.holder.is_dead(network, live)) {
         outcome = outcome.and(release_remembered(store, &record.holder.name()));
     }
     outcome

@@ -8,9 +8,14 @@ use serde::Deserialize;
 use thiserror::Error;
 
 /// A checked configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename = "IPAMConfig", default)]
 pub struct Config {
+    /// Read for nothing but being a text.
+    #[serde(rename = "type")]
+    pub(crate) plugin: String,
     /// Where the daemon listens.
+    #[serde(rename = "daemonSocketPath")]
     pub(crate) socket: String,
     /// Options that are sent to the server, in order.
     pub(crate) provide: Vec<Provide>,
@@ -19,6 +24,7 @@ pub struct Config {
     /// Metric of the routes; 0 for none.
     pub(crate) priority: i64,
     /// Whether name servers and search list of the lease go into the result.
+    #[serde(rename = "useDNS")]
     pub(crate) use_dns: bool,
 }
 
@@ -37,21 +43,7 @@ impl Coded for ConfigError {
 #[serde(rename = "NetConf", default)]
 struct Shape {
     name: String,
-    ipam: Option<IpamShape>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename = "IPAMConfig", default)]
-struct IpamShape {
-    #[serde(rename = "type")]
-    _plugin: String,
-    #[serde(rename = "daemonSocketPath")]
-    socket: String,
-    provide: Vec<Provide>,
-    request: Vec<RequestShape>,
-    priority: i64,
-    #[serde(rename = "useDNS")]
-    use_dns: bool,
+    ipam: Option<Config>,
 }
 
 /// An entry of `provide`.
@@ -90,17 +82,19 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong with it, in the daemon's words.
-    pub(crate) fn parse(json: &Json) -> Result<(String, Self), String> {
+    pub(crate) fn parse(stdin: &[u8]) -> Result<(String, Self), String> {
         let failed = |error: &dyn std::fmt::Display| format!("error parsing netconf: {error}");
-        let shape: Shape = decode(json).map_err(|error| failed(&error))?;
+        let json = Json::parse(stdin).map_err(|error| failed(&error))?;
+        let shape: Shape = decode(&json).map_err(|error| failed(&error))?;
         Ok((shape.name, Self::checked(shape.ipam).map_err(|error| failed(&error))?))
     }
 
-    fn checked(ipam: Option<IpamShape>) -> Result<Self, ConfigError> {
-        let IpamShape { _plugin, socket, provide, request, priority, use_dns } =
-            ipam.ok_or(ConfigError::NoIpam)?;
-        let socket = if socket.is_empty() { DEFAULT_SOCKET.to_owned() } else { socket };
-        Ok(Self { socket, provide, request, priority, use_dns })
+    fn checked(ipam: Option<Self>) -> Result<Self, ConfigError> {
+        let mut config = ipam.ok_or(ConfigError::NoIpam)?;
+        if config.socket.is_empty() {
+            DEFAULT_SOCKET.clone_into(&mut config.socket);
+        }
+        Ok(config)
     }
 }
 
@@ -112,14 +106,17 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<(String, Config), String> {
-        Config::parse(&Json::parse(text.as_bytes()).unwrap())
+        Config::parse(text.as_bytes())
     }
 
     #[test]
     fn everything_has_a_default() {
         let (name, config) = parsed(r#"{"name":"n","ipam":{"type":"dhcp"}}"#).unwrap();
         assert_eq!(name, "n");
-        assert_eq!(config, Config { socket: DEFAULT_SOCKET.into(), ..Config::default() });
+        assert_eq!(
+            config,
+            Config { plugin: "dhcp".into(), socket: DEFAULT_SOCKET.into(), ..Config::default() }
+        );
     }
 
     #[test]
@@ -131,6 +128,7 @@ mod tests {
         let provide = Provide { option: name("12"), value: "v".into(), from_arg: "A".into() };
         let asked = |option: &str, skip_default| RequestShape { skip_default, option: name(option) };
         let want = Config {
+            plugin: "dhcp".into(),
             socket: "/s".into(),
             provide: vec![provide],
             request: vec![asked("26", false), asked("", true)],

@@ -3,9 +3,11 @@
 
 use std::io;
 
+use crate::config::Config;
 use crate::gob::{Decoder, Value};
 use crate::lease::Lease;
 use crate::message::Answer;
+use crate::options::Options;
 use crate::rpc::{self, Call};
 
 /// A stream of gob values, as Go writes them.
@@ -20,7 +22,8 @@ pub fn gob(mut stream: &[u8]) {
 pub fn connection(stream: &[u8]) {
     let _ = rpc::serve(stream, io::sink(), |_, argument| {
         let call = Call::of(argument);
-        crate::daemon::understood(&call)?;
+        let (_, config) = Config::parse(call.stdin)?;
+        Options::new(&config, call.args)?;
         Ok(Value::of([]))
     });
 }

@@ -9,7 +9,6 @@ use dhcproto::v4::DhcpOption;
 use ipnetwork::{IpNetwork, Ipv4Network};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::message::Answer;
 
@@ -39,17 +38,6 @@ pub(crate) struct Lease {
     lasts: u64,
     renew: u64,
     rebind: u64,
-}
-
-/// Why a lease is of no use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(crate) enum LeaseError {
-    /// Without the option nobody knows how large the network is.
-    #[error("DHCP option Subnet Mask not found in DHCPACK")]
-    NoMask,
-    /// Ones after zeroes.
-    #[error("DHCP option Subnet Mask {0} is no mask")]
-    BadMask(Ipv4Addr),
 }
 
 impl Lease {
@@ -148,14 +136,18 @@ impl Lease {
     }
 
     /// The address with its network.
-    pub(crate) fn network(&self) -> Result<IpNetwork, LeaseError> {
-        let mask = self.mask.ok_or(LeaseError::NoMask)?;
-        let network = Ipv4Network::with_netmask(self.address, mask).map_err(|_| LeaseError::BadMask(mask))?;
+    ///
+    /// # Errors
+    /// Without a mask nobody knows how large the network is.
+    pub(crate) fn network(&self) -> Result<IpNetwork, String> {
+        let mask = self.mask.ok_or("DHCP option Subnet Mask not found in DHCPACK")?;
+        let network = Ipv4Network::with_netmask(self.address, mask)
+            .map_err(|_| format!("DHCP option Subnet Mask {mask} is no mask"))?;
         Ok(IpNetwork::V4(network))
     }
 
     /// What ADD answers. `priority` is the metric of all routes, 0 for none.
-    pub(crate) fn result(&self, priority: i64, use_dns: bool) -> Result<CniResult, LeaseError> {
+    pub(crate) fn result(&self, priority: i64, use_dns: bool) -> Result<CniResult, String> {
         let gateway = self.routers.first().copied().map(IpAddr::V4);
         let mut routes = self.routes();
         for route in &mut routes {

@@ -24,49 +24,17 @@ use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::{Attachment, CniResult, Code, NetnsPath};
-use cnibox_sys::{Coded, Failure, Sys};
-use thiserror::Error;
+use cnibox_sys::{Failure, Sys};
 
 pub use config::Config;
 pub use daemon::main as daemon_main;
-use options::{OptionError, Options};
-use rpc::{Call, CallError, Connection, DialError, Method};
-use state::{StateError, Store};
+use gob::Value;
+use options::Options;
+use rpc::{CallError, Connection, DialError, Method};
+use state::Store;
 
 /// The plugin.
 pub struct Dhcp;
-
-/// Why a verb failed.
-#[derive(Debug, Error)]
-enum DhcpError {
-    #[error("error dialing DHCP daemon: {0}")]
-    Dial(#[from] DialError),
-    #[error("error calling {method}: {source}")]
-    Call { method: &'static str, source: CallError },
-    /// The daemon would say the same.
-    #[error("error calling DHCP.Allocate: {0}")]
-    Option(#[from] OptionError),
-    #[error("error calling DHCP.Allocate: the daemon's answer makes no sense")]
-    Nonsense,
-    #[error("{0}")]
-    State(#[from] StateError),
-    #[error("dhcp: the lease of {ifname} is for {leased}, which prevResult does not have")]
-    OtherAddress { ifname: String, leased: IpAddr },
-}
-
-impl Coded for DhcpError {
-    fn code(&self) -> Code {
-        match self {
-            // Another attempt, a moment later, may well find a daemon and a server.
-            Self::Dial(_) => Code::TRY_AGAIN_LATER,
-            Self::Call { source: CallError::Refused(text), .. } if text == exchange::NO_MORE_TRIES => {
-                Code::TRY_AGAIN_LATER
-            }
-            Self::Option(_) => Code::INVALID_CONFIG,
-            Self::Call { .. } | Self::Nonsense | Self::State(_) | Self::OtherAddress { .. } => Code::INTERNAL,
-        }
-    }
-}
 
 impl Plugin for Dhcp {
     const NAME: &'static str = "dhcp";
@@ -78,21 +46,21 @@ impl Plugin for Dhcp {
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        Ok(allocate(request, sys)?)
+        allocate(request, sys)
     }
 
     /// Without a daemon the lease is given back from what the last one remembered of it.
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let args = &request.args;
-        let call = call(&args.attachment, args.netns.as_ref(), sys);
+        let DelArgs { attachment, netns } = &request.args;
         let socket = &request.config.socket;
         match Connection::dial(socket) {
-            Ok(daemon) => Ok(called(daemon, Method::Release, &call.to_value()).map(drop)?),
+            Ok(daemon) => called(daemon, Method::Release, &call(attachment, netns.as_ref(), sys)).map(drop),
             Err(error) if error.is_absence() => {
-                let name = state::name(&call.container, request.conf.network.as_str(), &call.ifname);
-                Ok(alone::release_remembered(&Store::new("", socket), &name).map_err(DhcpError::from)?)
+                let network = request.conf.network.as_str();
+                let name = state::name(attachment.container.as_str(), network, attachment.ifname.as_str());
+                Ok(alone::release_remembered(&Store::new("", socket), &name)?)
             }
-            Err(error) => Err(DhcpError::from(error).into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -106,67 +74,78 @@ impl Plugin for Dhcp {
         match leased.ips.iter().map(|ip| ip.address.ip()).find(|address| !has(*address)) {
             None => Ok(()),
             Some(leased) => {
-                Err(DhcpError::OtherAddress { ifname: request.args.attachment.ifname.to_string(), leased }
-                    .into())
+                let ifname = &request.args.attachment.ifname;
+                let msg =
+                    format!("dhcp: the lease of {ifname} is for {leased}, which prevResult does not have");
+                Err(Failure::new(Code::INTERNAL, msg))
             }
         }
     }
 
     /// Without a daemon there are no addresses.
     fn status(request: &Request<'_, Config, ()>, _: &mut Sys<'_>) -> Result<(), Failure> {
-        let failed = |error| Failure::new(Code::PLUGIN_NOT_AVAILABLE, DhcpError::Dial(error).to_string());
+        let failed = |error: DialError| Failure::new(Code::PLUGIN_NOT_AVAILABLE, error.to_string());
         Connection::dial(&request.config.socket).map(drop).map_err(failed)
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
-        let argument = rpc::collection_to(request.conf.network.as_str(), &request.args.valid);
+        let (network, live) = (request.conf.network.as_str(), &request.args.valid);
         let socket = &request.config.socket;
         match Connection::dial(socket) {
-            Ok(daemon) => match called(daemon, Method::Collect, &argument) {
+            Ok(mut daemon) => match daemon.call(Method::Collect, &rpc::collection_to(network, live)) {
                 // The reference's daemon, which has no GC.
-                Err(DhcpError::Call { source: CallError::Refused(text), .. })
-                    if text.starts_with("rpc: can't find") =>
-                {
-                    Ok(())
-                }
-                other => Ok(other.map(drop)?),
+                Err(CallError::Refused(text)) if text.starts_with("rpc: can't find") => Ok(()),
+                other => other.map(drop).map_err(|error| failed(Method::Collect, &error)),
             },
             Err(error) if error.is_absence() => {
-                let (network, lives) = rpc::collection_from(&argument);
-                let collected = alone::collect_remembered(&Store::new("", socket), &network, lives);
-                Ok(collected.map_err(DhcpError::from)?)
+                Ok(alone::collect_remembered(&Store::new("", socket), network, live)?)
             }
-            Err(error) => Err(DhcpError::from(error).into()),
+            Err(error) => Err(error.into()),
         }
     }
 }
 
-fn allocate(request: &Request<'_, Config, AddArgs>, sys: &Sys<'_>) -> Result<CniResult, DhcpError> {
-    Options::new(&request.config, &sys.env().var("CNI_ARGS"))?;
+fn allocate(request: &Request<'_, Config, AddArgs>, sys: &Sys<'_>) -> Result<CniResult, Failure> {
+    let method = Method::Allocate;
+    // The daemon would say the same.
+    Options::new(&request.config, &sys.env().var("CNI_ARGS")).map_err(|error| {
+        Failure::new(Code::INVALID_CONFIG, format!("error calling {}: {error}", method.name()))
+    })?;
     let AddArgs { attachment, netns } = &request.args;
     let daemon = Connection::dial(&request.config.socket)?;
-    let reply = called(daemon, Method::Allocate, &call(attachment, Some(netns), sys).to_value())?;
-    rpc::allocation_from(&reply).ok_or(DhcpError::Nonsense)
+    let reply = called(daemon, method, &call(attachment, Some(netns), sys))?;
+    let nonsense = || format!("error calling {}: the daemon's answer makes no sense", method.name());
+    rpc::allocation_from(&reply).ok_or_else(|| Failure::new(Code::INTERNAL, nonsense()))
 }
 
-fn called(mut daemon: Connection, method: Method, argument: &gob::Value) -> Result<gob::Value, DhcpError> {
-    daemon.call(method, argument).map_err(|source| DhcpError::Call { method: method.name(), source })
+fn called(mut daemon: Connection, method: Method, argument: &Value) -> Result<Value, Failure> {
+    daemon.call(method, argument).map_err(|error| failed(method, &error))
 }
 
-/// The plugin's surroundings as the daemon wants them. It may run elsewhere, so the path is absolute.
-fn call(attachment: &Attachment, netns: Option<&NetnsPath>, sys: &Sys<'_>) -> Call {
+fn failed(method: Method, error: &CallError) -> Failure {
+    let code = match error {
+        // Another attempt, a moment later, may well find a server.
+        CallError::Refused(text) if text == exchange::NO_MORE_TRIES => Code::TRY_AGAIN_LATER,
+        CallError::Refused(_) | CallError::Broken(_) | CallError::Closed => Code::INTERNAL,
+    };
+    Failure::new(code, format!("error calling {}: {error}", method.name()))
+}
+
+/// The plugin's surroundings as the daemon wants them, `skel.CmdArgs`. It may run elsewhere, so the path is absolute.
+fn call(attachment: &Attachment, netns: Option<&NetnsPath>, sys: &Sys<'_>) -> Value {
     let netns = netns.map_or("", NetnsPath::as_str);
     let absolute = std::path::absolute(netns)
         .map_or_else(|_| netns.to_owned(), |path| path.to_string_lossy().into_owned());
-    Call {
-        container: attachment.container.to_string(),
-        netns: absolute,
-        ifname: attachment.ifname.to_string(),
-        args: sys.env().var("CNI_ARGS").into_owned(),
-        path: sys.env().var("CNI_PATH").into_owned(),
-        netns_override: sys.env().var("CNI_NETNS_OVERRIDE").into_owned(),
-        stdin: sys.stdin().to_vec(),
-    }
+    let variable = |name| Value::text(&sys.env().var(name));
+    Value::of([
+        ("ContainerID", Value::text(attachment.container.as_str())),
+        ("Netns", Value::Text(absolute)),
+        ("IfName", Value::text(attachment.ifname.as_str())),
+        ("Args", variable("CNI_ARGS")),
+        ("Path", variable("CNI_PATH")),
+        ("NetnsOverride", variable("CNI_NETNS_OVERRIDE")),
+        ("StdinData", Value::Bytes(sys.stdin().to_vec())),
+    ])
 }
 
 /// Reads every kind of input that others can send, for fuzz targets.

@@ -3,7 +3,6 @@
 
 use cnibox_spec::quoted;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::config::Config;
 
@@ -16,37 +15,30 @@ pub(crate) struct Options {
     pub(crate) request: Vec<u8>,
 }
 
-/// What is wrong with an entry of `provide` or `request`.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum OptionError {
-    /// Neither a name nor a number.
-    #[error("Can not parse option {}: Can not parse option: strconv.ParseUint: parsing {}: {reason}", quoted(.option), quoted(.option))]
-    Name { option: String, reason: &'static str },
-    /// The value has no room in an option.
-    #[error("value too long for option {}: {}", quoted(.option), quoted(.value))]
-    Value { option: String, value: String },
-    /// The value from `CNI_ARGS` has no room in an option.
-    #[error("value too long for option {} from CNI_ARGS {}: {}", quoted(.option), quoted(.key), quoted(.value))]
-    Argument { option: String, key: String, value: String },
-}
-
 impl Options {
     /// The options of a configuration; `args` is `CNI_ARGS`.
-    pub(crate) fn new(config: &Config, args: &str) -> Result<Self, OptionError> {
+    ///
+    /// # Errors
+    /// What is wrong with an entry of `provide` or `request`.
+    pub(crate) fn new(config: &Config, args: &str) -> Result<Self, String> {
         let mut options = Self::default();
         for entry in &config.provide {
             let (option, value) = (&entry.option.0, &entry.value);
             let code = code(option)?;
             if value.len() > VALUE_LIMIT {
-                return Err(OptionError::Value { option: option.clone(), value: value.clone() });
+                return Err(format!("value too long for option {}: {}", quoted(option), quoted(value)));
             }
             if !value.is_empty() {
                 options.provide.push((code, value.clone()));
             }
             if let Some(argument) = argument(args, &entry.from_arg) {
                 if argument.len() > VALUE_LIMIT {
-                    let key = entry.from_arg.clone();
-                    return Err(OptionError::Argument { option: option.clone(), key, value: value.clone() });
+                    return Err(format!(
+                        "value too long for option {} from CNI_ARGS {}: {}",
+                        quoted(option),
+                        quoted(&entry.from_arg),
+                        quoted(value)
+                    ));
                 }
                 options.provide.push((code, argument.to_owned()));
             }
@@ -55,7 +47,7 @@ impl Options {
         Ok(options)
     }
 
-    fn ask(&mut self, config: &Config) -> Result<(), OptionError> {
+    fn ask(&mut self, config: &Config) -> Result<(), String> {
         let named = config.request.iter().filter(|entry| !entry.option.0.is_empty());
         let mut wanted = named.map(|entry| code(&entry.option.0)).collect::<Result<Vec<_>, _>>()?;
         if !config.request.iter().any(|entry| entry.skip_default) {
@@ -82,11 +74,16 @@ fn argument<'a>(args: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// The number of an option that has one of the names of `dhcp-options(5)` or is a number already.
-fn code(option: &str) -> Result<u8, OptionError> {
+fn code(option: &str) -> Result<u8, String> {
     if let Some((_, code)) = CODES.iter().find(|(name, _)| *name == option) {
         return Ok(*code);
     }
-    let failed = |reason| OptionError::Name { option: option.to_owned(), reason };
+    let failed = |reason| {
+        let option = quoted(option);
+        format!(
+            "Can not parse option {option}: Can not parse option: strconv.ParseUint: parsing {option}: {reason}"
+        )
+    };
     if option.is_empty() || !option.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(failed("invalid syntax"));
     }

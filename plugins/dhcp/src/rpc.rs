@@ -11,6 +11,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use cnibox_netns::errno::{self, io_text};
+use cnibox_spec::Code;
+use cnibox_sys::Coded;
 use thiserror::Error;
 
 use crate::gob::{Decoder, Encoder, GobError, Value};
@@ -44,11 +46,16 @@ impl Method {
 #[derive(Debug, Error)]
 pub(crate) enum DialError {
     /// Nobody listens at the path.
-    #[error("dial unix {path}: connect: {}", address_text(source))]
+    #[error("error dialing DHCP daemon: dial unix {path}: connect: {}", address_text(source))]
     Connect { path: String, source: io::Error },
     /// Somebody does who is no such daemon.
-    #[error("dial-http unix {path}: {reason}")]
+    #[error("error dialing DHCP daemon: dial-http unix {path}: {reason}")]
     Greeting { path: String, reason: String },
+}
+
+// Another attempt, a moment later, may well find a daemon.
+impl Coded for DialError {
+    const CODE: Code = Code::TRY_AGAIN_LATER;
 }
 
 impl DialError {

@@ -8,8 +8,8 @@ use std::{fs, io};
 
 use cnibox_netns::NetNs;
 use cnibox_netns::errno::io_text;
-use cnibox_spec::sha512_prefix;
-use cnibox_sys::PrivateDir;
+use cnibox_spec::{LiveAttachment, sha512_prefix};
+use cnibox_sys::{Coded, PrivateDir};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -54,6 +54,13 @@ impl Holder {
         netns_id(path).is_some_and(|id| id == self.netns_id)
     }
 
+    /// Whether it is of this network and not among the network's living attachments.
+    pub(crate) fn is_dead(&self, network: &str, live: &[LiveAttachment]) -> bool {
+        let is_this =
+            |live: &LiveAttachment| live.container_id == self.container && live.ifname == self.ifname;
+        self.network == network && !live.iter().any(is_this)
+    }
+
     /// Whether this namespace is the one, whatever is at its path by now.
     pub(crate) fn is_in(&self, netns: &NetNs) -> bool {
         netns.identity().is_ok_and(|id| id == self.netns_id)
@@ -79,6 +86,8 @@ pub(crate) struct StateError {
     path: PathBuf,
     source: io::Error,
 }
+
+impl Coded for StateError {}
 
 /// The leases of the daemon that listens at one path.
 #[derive(Clone, Debug)]

@@ -58,7 +58,7 @@ impl Keeper {
         let lease = self.retry(deadline, ExchangeError::is_final, ask)?;
         if let Err(error) = lease.network() {
             self.release(&lease);
-            return Err(ExchangeError::Gone(error.to_string()));
+            return Err(ExchangeError::Gone(error));
         }
         log(format_args!("{}: lease acquired, {}", self.name, term(&lease)));
         self.commit(&lease);

@@ -10,26 +10,8 @@ use std::path::{Path, PathBuf};
 use cnibox_netns::errno::io_text;
 use cnibox_spec::quoted;
 use listenfd::ListenFd;
-use thiserror::Error;
 
 use crate::rpc::address_text;
-
-/// Why there is no socket. The texts are Go's.
-#[derive(Debug, Error)]
-pub(super) enum ListenerError {
-    /// systemd was told to listen at several places.
-    #[error("Too many ({0}) FDs passed through socket activation")]
-    TooMany(usize),
-    /// What systemd passed is no socket to listen at.
-    #[error("LISTEN_FDS=1 but no FD found")]
-    NotASocket,
-    /// The socket's directory could not be made.
-    #[error("mkdir {}: {}", path.display(), io_text(source))]
-    Directory { path: PathBuf, source: io::Error },
-    /// Another daemon has the path, or nobody may have it.
-    #[error("listen unix {}: bind: {}", path.display(), address_text(source))]
-    Bind { path: PathBuf, source: io::Error },
-}
 
 /// A file that goes when this is dropped.
 #[derive(Debug)]
@@ -54,7 +36,10 @@ pub(super) struct Listener {
 
 impl Listener {
     /// systemd's socket if there is one, else one at `prefix` and `path`.
-    pub(super) fn open(prefix: &str, path: &str) -> Result<Self, ListenerError> {
+    ///
+    /// # Errors
+    /// Why there is none, in Go's words.
+    pub(super) fn open(prefix: &str, path: &str) -> Result<Self, String> {
         let mut passed = ListenFd::from_env();
         match passed.len() {
             0 => {
@@ -63,11 +48,12 @@ impl Listener {
                 Ok(Self { socket, host_path: path.to_owned(), own: Some(OwnFile(file)) })
             }
             1 => {
-                let socket = passed.take_unix_listener(0).ok().flatten().ok_or(ListenerError::NotASocket)?;
+                let socket =
+                    passed.take_unix_listener(0).ok().flatten().ok_or("LISTEN_FDS=1 but no FD found")?;
                 let host_path = path_of(&socket, prefix).unwrap_or_else(|| path.to_owned());
                 Ok(Self { socket, host_path, own: None })
             }
-            several => Err(ListenerError::TooMany(several)),
+            several => Err(format!("Too many ({several}) FDs passed through socket activation")),
         }
     }
 }
@@ -78,10 +64,10 @@ fn path_of(socket: &UnixListener, prefix: &str) -> Option<String> {
     Some(path.strip_prefix(prefix).unwrap_or(path).to_owned())
 }
 
-fn listen(path: &Path) -> Result<UnixListener, ListenerError> {
+fn listen(path: &Path) -> Result<UnixListener, String> {
     if let Some(dir) = path.parent() {
         let made = DirBuilder::new().mode(0o700).recursive(true).create(dir);
-        made.map_err(|source| ListenerError::Directory { path: dir.to_owned(), source })?;
+        made.map_err(|error| format!("mkdir {}: {}", dir.display(), io_text(&error)))?;
     }
     let bind = || UnixListener::bind(path);
     let bound = match bind() {
@@ -92,7 +78,9 @@ fn listen(path: &Path) -> Result<UnixListener, ListenerError> {
         bound => bound,
     };
     let restrict = |socket| fs::set_permissions(path, Permissions::from_mode(0o660)).map(|()| socket);
-    bound.and_then(restrict).map_err(|source| ListenerError::Bind { path: path.to_owned(), source })
+    bound
+        .and_then(restrict)
+        .map_err(|error| format!("listen unix {}: bind: {}", path.display(), address_text(&error)))
 }
 
 /// Whether the path is a socket at which nobody listens.
@@ -102,24 +90,16 @@ fn is_stale(path: &Path) -> bool {
     is_socket && UnixStream::connect(path).err().is_some_and(refused)
 }
 
-/// Why there is no pid file.
-#[derive(Debug, Error)]
-#[error("Error writing pidfile {}: {reason}", quoted(.path))]
-pub(super) struct PidFileError {
-    path: String,
-    reason: String,
-}
-
 /// Writes the file with the daemon's process number, unless `path` is empty.
-pub(super) fn write_pid_file(path: &str) -> Result<Option<OwnFile>, PidFileError> {
-    let failed = |reason: String| PidFileError { path: path.to_owned(), reason };
+pub(super) fn write_pid_file(path: &str) -> Result<Option<OwnFile>, String> {
+    let failed = |reason: &str| format!("Error writing pidfile {}: {reason}", quoted(path));
     if path.is_empty() {
         return Ok(None);
     }
     if !path.starts_with('/') {
-        return Err(failed("path not absolute".to_owned()));
+        return Err(failed("path not absolute"));
     }
     fs::write(path, std::process::id().to_string())
-        .map_err(|error| failed(format!("open {path}: {}", io_text(&error))))?;
+        .map_err(|error| failed(&format!("open {path}: {}", io_text(&error))))?;
     Ok(Some(OwnFile(PathBuf::from(path))))
 }

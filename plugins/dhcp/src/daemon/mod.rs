@@ -13,7 +13,6 @@ mod retry;
 mod table;
 
 use std::ffi::OsString;
-use std::io;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,30 +20,16 @@ use std::time::Duration;
 use cnibox_netns::errno::io_text;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
-use thiserror::Error;
 
 use crate::rpc;
 use flags::Flags;
-use listener::{Listener, ListenerError, PidFileError};
+use listener::Listener;
 use log::log;
 use table::Table;
 
-/// Why the daemon does not start.
-#[derive(Debug, Error)]
-enum DaemonError {
-    #[error("{0}")]
-    PidFile(#[from] PidFileError),
-    #[error("Error getting listener: {0}")]
-    Listener(#[from] ListenerError),
-    #[error("start the thread that accepts calls: {}", io_text(.0))]
-    Accept(io::Error),
-    #[error("wait for signals: {}", io_text(&io::Error::from(*.0)))]
-    Signals(#[from] Errno),
-}
-
 /// Runs the daemon until a signal ends it; returns the exit status.
 pub fn main(args: &[OsString]) -> u8 {
-    let ended = flags::parse(args).and_then(|flags| run(flags).map_err(|error| (error.to_string(), 1)));
+    let ended = flags::parse(args).and_then(|flags| run(flags).map_err(|text| (text, 1)));
     match ended {
         Ok(()) => 0,
         Err((text, status)) => {
@@ -54,18 +39,23 @@ pub fn main(args: &[OsString]) -> u8 {
     }
 }
 
-fn run(flags: Flags) -> Result<(), DaemonError> {
+fn run(flags: Flags) -> Result<(), String> {
+    let signals = |errno: Errno| format!("wait for signals: {}", io_text(&errno.into()));
     let ends = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
     // Before there are threads, which inherit it.
-    ends.thread_block()?;
+    ends.thread_block().map_err(signals)?;
     let _pid_file = listener::write_pid_file(&flags.pidfile)?;
-    let Listener { socket, host_path, own: _own } = Listener::open(&flags.host_prefix, &flags.socket)?;
+    let Listener { socket, host_path, own: _own } = Listener::open(&flags.host_prefix, &flags.socket)
+        .map_err(|error| format!("Error getting listener: {error}"))?;
     let table = Arc::new(Table::new(flags, &host_path));
     // Before the first call is answered, which may be for one of them.
     table.resume();
     let accepting = move || accept(&socket, &table);
-    std::thread::Builder::new().name("accept".to_owned()).spawn(accepting).map_err(DaemonError::Accept)?;
-    ends.wait()?;
+    std::thread::Builder::new()
+        .name("accept".to_owned())
+        .spawn(accepting)
+        .map_err(|error| format!("start the thread that accepts calls: {}", io_text(&error)))?;
+    ends.wait().map_err(signals)?;
     Ok(())
 }
 
@@ -90,10 +80,3 @@ fn accept(listener: &UnixListener, table: &Arc<Table>) {
 /// A thread for each lease should cost little.
 const STACK: usize = 512 << 10;
 const BREATH: Duration = Duration::from_millis(100);
-
-/// Reads the configuration of a call as [`table::Table`] does, and nothing more.
-#[cfg(feature = "fuzzing")]
-pub(crate) fn understood(call: &rpc::Call) -> Result<(), String> {
-    let (_, config) = table::netconf(call)?;
-    crate::options::Options::new(&config, &call.args).map(drop).map_err(|error| error.to_string())
-}

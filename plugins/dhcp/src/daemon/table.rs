@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cnibox_netns::errno;
-use cnibox_spec::Json;
+use cnibox_spec::LiveAttachment;
 
 use super::STACK;
 use super::entry::Entry;
@@ -68,16 +68,16 @@ impl Table {
             Method::Allocate => self.allocate(&Call::of(argument)),
             Method::Release => self.release(&Call::of(argument)),
             Method::Collect => {
-                let (network, lives) = collection_from(argument);
-                self.collect(&network, lives);
+                let (network, live) = collection_from(argument);
+                self.collect(&network, &live);
                 Ok(Value::of([]))
             }
         }
     }
 
-    fn allocate(self: &Arc<Self>, call: &Call) -> Result<Value, String> {
-        let (network, config) = netconf(call)?;
-        let options = Options::new(&config, &call.args).map_err(|error| error.to_string())?;
+    fn allocate(self: &Arc<Self>, call: &Call<'_>) -> Result<Value, String> {
+        let (network, config) = Config::parse(call.stdin)?;
+        let options = Options::new(&config, call.args)?;
         let holder = self.holder(call, network);
         let lease = loop {
             match self.entry(&holder, &options)?.decided() {
@@ -86,8 +86,7 @@ impl Table {
                 decided => break decided?,
             }
         };
-        let result = lease.result(config.priority, config.use_dns).map_err(|error| error.to_string())?;
-        Ok(allocation_to(&result))
+        Ok(allocation_to(&lease.result(config.priority, config.use_dns)?))
     }
 
     /// The entry of a lease; a thread for it is there or on its way.
@@ -113,9 +112,9 @@ impl Table {
         }
     }
 
-    fn release(&self, call: &Call) -> Result<Value, String> {
-        let (network, _) = netconf(call)?;
-        let name = name(&call.container, &network, &call.ifname);
+    fn release(&self, call: &Call<'_>) -> Result<Value, String> {
+        let (network, _) = Config::parse(call.stdin)?;
+        let name = name(call.container, &network, call.ifname);
         let kept = self.lock().get(&name).cloned();
         if let Some(kept) = kept {
             kept.entry.finish();
@@ -123,22 +122,21 @@ impl Table {
         Ok(Value::of([]))
     }
 
-    fn collect(&self, network: &str, lives: impl Fn(&str, &str) -> bool) {
-        let is_dead =
-            |holder: &Holder| holder.network == network && !lives(&holder.container, &holder.ifname);
-        let dead: Vec<_> = self.lock().values().filter(|kept| is_dead(&kept.holder)).cloned().collect();
+    fn collect(&self, network: &str, live: &[LiveAttachment]) {
+        let is_dead = |kept: &&Kept| kept.holder.is_dead(network, live);
+        let dead: Vec<_> = self.lock().values().filter(is_dead).cloned().collect();
         // All at once: each waits only for its own thread.
         dead.iter().for_each(|kept| kept.entry.waker.stop());
         dead.iter().for_each(|kept| kept.entry.ended());
     }
 
-    fn holder(&self, call: &Call, network: String) -> Holder {
+    fn holder(&self, call: &Call<'_>, network: String) -> Holder {
         Holder {
-            container: call.container.clone(),
+            container: call.container.to_owned(),
             network,
-            ifname: call.ifname.clone(),
-            netns: call.netns.clone(),
-            netns_id: netns_id(&self.path(&call.netns)).unwrap_or_default(),
+            ifname: call.ifname.to_owned(),
+            netns: call.netns.to_owned(),
+            netns_id: netns_id(&self.path(call.netns)).unwrap_or_default(),
         }
     }
 
@@ -189,10 +187,4 @@ impl Table {
         // Entries are put in and taken out whole.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The network's name and the configuration in a call.
-pub(super) fn netconf(call: &Call) -> Result<(String, Config), String> {
-    let json = Json::parse(&call.stdin).map_err(|error| format!("error parsing netconf: {error}"))?;
-    Config::parse(&json)
 }

@@ -22,7 +22,13 @@ fn conversation(answer: impl FnMut(Method, &Value) -> Result<Value, String> + Se
 
 #[test]
 fn a_call_and_its_result_arrive_as_they_were_sent() {
-    let call = Call { container: "c".into(), netns: "/n".into(), stdin: vec![0; 70_000], ..Call::default() };
+    let call = Value::of([
+        ("ContainerID", Value::text("c")),
+        ("Netns", Value::text("/n")),
+        ("IfName", Value::text("eth0")),
+        ("Args", Value::text("A=b")),
+        ("StdinData", Value::Bytes(vec![0; 70_000])),
+    ]);
     let route = Route {
         scope: Some(253),
         priority: 5,
@@ -42,18 +48,20 @@ fn a_call_and_its_result_arrive_as_they_were_sent() {
             ..Dns::default()
         },
     };
-    let (sent, answered) = (call.clone(), result.clone());
+    let answered = result.clone();
     let mut client = conversation(move |method, argument| match method {
         Method::Allocate => {
-            assert_eq!(Call::of(argument), sent);
+            let Call { container, netns, ifname, args, stdin } = Call::of(argument);
+            assert_eq!((container, netns, ifname, args), ("c", "/n", "eth0", "A=b"));
+            assert_eq!(stdin, [0; 70_000]);
             Ok(allocation_to(&answered))
         }
         Method::Release | Method::Collect => Err("no".to_owned()),
     });
     for _ in 0..2 {
-        let reply = client.call(Method::Allocate, &call.to_value()).unwrap();
+        let reply = client.call(Method::Allocate, &call).unwrap();
         assert_eq!(allocation_from(&reply), Some(result.clone()));
-        let error = client.call(Method::Release, &call.to_value()).unwrap_err();
+        let error = client.call(Method::Release, &call).unwrap_err();
         assert_eq!(error.to_string(), "no");
     }
 }
@@ -81,7 +89,8 @@ fn methods_that_are_not_there_are_named_as_go_names_them() {
 fn dialing_fails_in_gos_words() {
     let text = |path: &str| Connection::dial(path).err().unwrap();
     let error = text("/nonexistent/dhcp.sock");
-    let want = "dial unix /nonexistent/dhcp.sock: connect: no such file or directory";
+    let want =
+        "error dialing DHCP daemon: dial unix /nonexistent/dhcp.sock: connect: no such file or directory";
     assert_eq!((error.to_string().as_str(), error.is_absence()), (want, true));
     let long = format!("/{}", "x".repeat(200));
     assert!(text(&long).to_string().ends_with(": connect: invalid argument"));

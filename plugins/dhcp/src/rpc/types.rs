@@ -8,48 +8,29 @@ use ipnetwork::IpNetwork;
 
 use crate::gob::Value;
 
-/// `skel.CmdArgs`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Call {
+/// What the daemon reads of a `skel.CmdArgs`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
     /// `CNI_CONTAINERID`.
-    pub(crate) container: String,
+    pub(crate) container: &'a str,
     /// `CNI_NETNS`, absolute.
-    pub(crate) netns: String,
+    pub(crate) netns: &'a str,
     /// `CNI_IFNAME`.
-    pub(crate) ifname: String,
+    pub(crate) ifname: &'a str,
     /// `CNI_ARGS`.
-    pub(crate) args: String,
-    /// `CNI_PATH`.
-    pub(crate) path: String,
-    /// `CNI_NETNS_OVERRIDE`.
-    pub(crate) netns_override: String,
+    pub(crate) args: &'a str,
     /// The network configuration.
-    pub(crate) stdin: Vec<u8>,
+    pub(crate) stdin: &'a [u8],
 }
 
-impl Call {
-    pub(crate) fn to_value(&self) -> Value {
-        Value::of([
-            ("ContainerID", Value::text(&self.container)),
-            ("Netns", Value::text(&self.netns)),
-            ("IfName", Value::text(&self.ifname)),
-            ("Args", Value::text(&self.args)),
-            ("Path", Value::text(&self.path)),
-            ("NetnsOverride", Value::text(&self.netns_override)),
-            ("StdinData", Value::Bytes(self.stdin.clone())),
-        ])
-    }
-
-    pub(crate) fn of(value: &Value) -> Self {
-        let text = |name| value.text_field(name).to_owned();
+impl<'a> Call<'a> {
+    pub(crate) fn of(value: &'a Value) -> Self {
         Self {
-            container: text("ContainerID"),
-            netns: text("Netns"),
-            ifname: text("IfName"),
-            args: text("Args"),
-            path: text("Path"),
-            netns_override: text("NetnsOverride"),
-            stdin: value.bytes_field("StdinData").to_vec(),
+            container: value.text_field("ContainerID"),
+            netns: value.text_field("Netns"),
+            ifname: value.text_field("IfName"),
+            args: value.text_field("Args"),
+            stdin: value.bytes_field("StdinData"),
         }
     }
 }
@@ -64,17 +45,12 @@ pub(crate) fn collection_to(network: &str, live: &[LiveAttachment]) -> Value {
     Value::of([("Network", Value::text(network)), ("Live", Value::List(live))])
 }
 
-/// The network to collect, and whether `(container, ifname)` lives in it.
-pub(crate) fn collection_from(value: &Value) -> (String, impl Fn(&str, &str) -> bool) {
+/// The network to collect, and its attachments that live.
+pub(crate) fn collection_from(value: &Value) -> (String, Vec<LiveAttachment>) {
     let text = |item: &Value, name| item.text_field(name).to_owned();
-    let live: Vec<_> = value
-        .list_field("Live")
-        .iter()
-        .map(|item| (text(item, "ContainerID"), text(item, "IfName")))
-        .collect();
-    (text(value, "Network"), move |container: &str, ifname: &str| {
-        live.iter().any(|(known, name)| known == container && name == ifname)
-    })
+    let live =
+        |item| LiveAttachment { container_id: text(item, "ContainerID"), ifname: text(item, "IfName") };
+    (text(value, "Network"), value.list_field("Live").iter().map(live).collect())
 }
 
 /// An answer to `Allocate`.
