@@ -58,22 +58,16 @@ fn said(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" (msg: {text})") }
 }
 
-/// How long to wait, and what for besides.
-#[derive(Clone, Copy)]
-pub(crate) struct Patience<'a> {
+/// A client on its interface, and its patience.
+pub(crate) struct Conversation<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) ifname: &'a str,
     /// For the first answer; every repetition waits twice as long.
     pub(crate) timeout: Duration,
     /// When it all has to be over.
     pub(crate) deadline: Instant,
     /// Who else may end it.
     pub(crate) waker: &'a Waker,
-}
-
-/// A client on its interface.
-pub(crate) struct Conversation<'a> {
-    pub(crate) client: &'a Client,
-    pub(crate) ifname: &'a str,
-    pub(crate) patience: Patience<'a>,
 }
 
 impl Conversation<'_> {
@@ -132,7 +126,7 @@ impl Conversation<'_> {
         request: &Outgoing,
         accept: impl Fn(&Answer) -> bool,
     ) -> Result<Answer, ExchangeError> {
-        let Patience { timeout, deadline, .. } = self.patience;
+        let Self { timeout, deadline, .. } = *self;
         for doubled in 0..ATTEMPTS {
             channel.send(&request.bytes).map_err(|source| ExchangeError::Io {
                 doing: "error writing packet to connection",
@@ -168,7 +162,7 @@ impl Conversation<'_> {
             if Instant::now() >= until {
                 return Ok(None);
             }
-            match self.patience.waker.wait(until, Some(channel.fd())) {
+            match self.waker.wait(until, Some(channel.fd())) {
                 Woken::Time => return Ok(None),
                 Woken::Stopped => return Err(ExchangeError::Stopped),
                 // Attention can wait until this is over.
@@ -242,8 +236,8 @@ mod tests {
             let client = Client::new("c/n/eth0", Options::default(), false);
             let waker = Waker::new().unwrap();
             let deadline = Instant::now() + Duration::from_secs(60);
-            let patience = Patience { timeout: Duration::from_millis(10), deadline, waker: &waker };
-            let talk = Conversation { client: &client, ifname: "eth0", patience };
+            let timeout = Duration::from_millis(10);
+            let talk = Conversation { client: &client, ifname: "eth0", timeout, deadline, waker: &waker };
             let request = client.ask([2; 6], Ask::Discover(None)).unwrap();
             let (over, is_over) = mpsc::channel();
             let error = std::thread::scope(|scope| {

@@ -3,10 +3,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
 
 /// Wakes the one thread that waits with it.
 #[derive(Debug)]
@@ -59,14 +60,14 @@ impl Waker {
             let left = until.saturating_duration_since(Instant::now());
             let waited_for = std::iter::once(self.event.as_fd()).chain(input);
             let mut fds: Vec<_> = waited_for.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-            let polled = poll(&mut fds, timeout(left));
+            let polled = ppoll(&mut fds, Some(TimeSpec::from_duration(left)), None);
             let ready = |at: usize| fds.get(at).and_then(PollFd::any).unwrap_or(false);
             match polled {
                 // More than one poll may have been written.
                 Ok(1..) if ready(0) => return if self.drained() { Woken::Stopped } else { Woken::Poked },
                 Ok(1..) if ready(1) => return Woken::Readable,
                 Ok(_) if left.is_zero() => return Woken::Time,
-                // Interrupted, or the longest single wait is over.
+                // Interrupted, or it is almost time.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -77,12 +78,3 @@ impl Waker {
         self.is_stopped()
     }
 }
-
-/// Rounded up, so that nothing is early; `poll` has its limits.
-fn timeout(left: Duration) -> PollTimeout {
-    let millis = left.as_micros().div_ceil(1000).min(LONGEST);
-    PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
-}
-
-/// An hour, in milliseconds.
-const LONGEST: u128 = 3_600_000;

@@ -4,11 +4,14 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::lease::Lease;
+use crate::state::Holder;
 use crate::waker::Waker;
 
 /// What is known of an attachment's lease.
 #[derive(Debug)]
 pub(super) struct Entry {
+    /// Whose it is.
+    pub(super) holder: Holder,
     /// Wakes the lease's thread.
     pub(super) waker: Waker,
     stage: Mutex<Stage>,
@@ -25,9 +28,9 @@ enum Stage {
 
 impl Entry {
     /// One whose thread is about to start, with the lease that it goes on with.
-    pub(super) fn new(lease: Option<Lease>) -> nix::Result<Self> {
+    pub(super) fn new(holder: Holder, lease: Option<Lease>) -> nix::Result<Self> {
         let stage = Mutex::new(lease.map_or(Stage::Acquiring, Stage::Held));
-        Ok(Self { waker: Waker::new()?, stage, changed: Condvar::new() })
+        Ok(Self { holder, waker: Waker::new()?, stage, changed: Condvar::new() })
     }
 
     /// The thread has the lease.

@@ -11,10 +11,10 @@ use cnibox_netns::NetNs;
 use super::entry::Entry;
 use super::log::log;
 use super::retry::{Schedule, retry};
-use crate::exchange::{self, Conversation, ExchangeError, Patience};
+use crate::exchange::{self, Conversation, ExchangeError};
 use crate::lease::Lease;
 use crate::message::{Ask, Client};
-use crate::state::{Holder, Store};
+use crate::state::Store;
 use crate::waker::Woken;
 
 /// Keeps the lease of one attachment, on a thread of its own.
@@ -23,7 +23,6 @@ pub(super) struct Keeper {
     pub(super) client: Client,
     /// The container's namespace, as the daemon finds it.
     pub(super) netns: PathBuf,
-    pub(super) holder: Holder,
     pub(super) schedule: Schedule,
     pub(super) store: Store,
     pub(super) entry: Arc<Entry>,
@@ -46,7 +45,7 @@ impl Keeper {
                 error.to_string()
             }
         };
-        self.forget();
+        forget(&self.store, &self.name);
         why
     }
 
@@ -60,9 +59,7 @@ impl Keeper {
             self.release(&lease);
             return Err(ExchangeError::Gone(error));
         }
-        log(format_args!("{}: lease acquired, {}", self.name, term(&lease)));
-        self.commit(&lease);
-        Ok(lease)
+        Ok(self.commit("acquired", lease))
     }
 
     /// Asks whether a lease from before a restart still holds. Without an answer it does until its end.
@@ -75,11 +72,7 @@ impl Keeper {
         match self.attempt(self.within(lease.until_expiry()), |talk| {
             talk.ask_any(Ask::Reboot(lease.address), &lease)
         }) {
-            Ok(confirmed) => {
-                log(format_args!("{}: lease confirmed, {}", self.name, term(&confirmed)));
-                self.commit(&confirmed);
-                Ok(confirmed)
-            }
+            Ok(confirmed) => Ok(self.commit("confirmed", confirmed)),
             Err(refused @ ExchangeError::Refused(_)) => {
                 log(format_args!("{}: {refused}, acquiring another lease", self.name));
                 let deadline = self.within(lease.until_expiry());
@@ -121,11 +114,7 @@ impl Keeper {
         let is_final = |error: &ExchangeError| error.is_final() || matches!(error, ExchangeError::Refused(_));
         let ask = || self.attempt(rebinding, |talk| talk.renew(lease));
         let why = match self.retry(rebinding, is_final, ask) {
-            Ok(renewed) => {
-                log(format_args!("{}: lease renewed, {}", self.name, term(&renewed)));
-                self.commit(&renewed);
-                return Ok(renewed);
-            }
+            Ok(renewed) => return Ok(self.commit("renewed", renewed)),
             Err(error) if error.is_final() => return Err(error),
             Err(ExchangeError::NoMoreTries) => "renewal time expired".to_owned(),
             Err(error) => error.to_string(),
@@ -142,13 +131,11 @@ impl Keeper {
             }
             decided => decided,
         };
-        let rebound = self.retry(deadline, ExchangeError::is_final, again)?;
-        log(format_args!("{}: lease rebound, {}", self.name, term(&rebound)));
+        let rebound = self.commit("rebound", self.retry(deadline, ExchangeError::is_final, again)?);
         if rebound.address != lease.address {
             let (new, old) = (rebound.address, lease.address);
             log(format_args!("{}: the server granted {new} but the interface has {old}", self.name));
         }
-        self.commit(&rebound);
         Ok(rebound)
     }
 
@@ -168,8 +155,13 @@ impl Keeper {
         work: impl FnOnce(&Conversation<'_>) -> Result<Lease, ExchangeError> + Send,
     ) -> Result<Lease, ExchangeError> {
         self.find()?;
-        let patience = Patience { timeout: self.schedule.timeout, deadline, waker: &self.entry.waker };
-        let talk = Conversation { client: &self.client, ifname: &self.holder.ifname, patience };
+        let talk = Conversation {
+            client: &self.client,
+            ifname: &self.entry.holder.ifname,
+            timeout: self.schedule.timeout,
+            deadline,
+            waker: &self.entry.waker,
+        };
         self.inside(|| work(&talk))?
     }
 
@@ -177,7 +169,7 @@ impl Keeper {
     fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, ExchangeError> {
         let gone = |error: cnibox_netns::Error| ExchangeError::Gone(error.to_string());
         let netns = NetNs::open(&self.netns).map_err(gone)?;
-        if !self.holder.is_in(&netns) {
+        if !self.entry.holder.is_in(&netns) {
             return Err(ExchangeError::Gone("the container's network namespace is another one".to_owned()));
         }
         netns.run(work).map_err(gone)
@@ -185,7 +177,7 @@ impl Keeper {
 
     /// A server is not heard on an interface that is down.
     fn set_up(&self) -> Result<(), ExchangeError> {
-        let ifname = &self.holder.ifname;
+        let ifname = &self.entry.holder.ifname;
         let gone = |error: cnibox_netlink::Error| {
             ExchangeError::Gone(format!("error looking up \"{ifname}\": {error}"))
         };
@@ -202,7 +194,7 @@ impl Keeper {
 
     /// Whether the interface is still there. What cannot be found out is not held against it.
     fn find(&self) -> Result<(), ExchangeError> {
-        let ifname = &self.holder.ifname;
+        let ifname = &self.entry.holder.ifname;
         let found = self.inside(|| Rtnl::open().and_then(|mut rtnl| rtnl.link_by_name_if_present(ifname)))?;
         match found {
             Ok(None) => Err(ExchangeError::Gone(format!("interface {ifname} no longer exists"))),
@@ -222,7 +214,7 @@ impl Keeper {
     /// The end of a lease that nobody extended.
     fn expire(&self) {
         log(format_args!("{}: lease expired, bringing interface DOWN", self.name));
-        let ifname = &self.holder.ifname;
+        let ifname = &self.entry.holder.ifname;
         let down = self.inside(|| {
             let mut rtnl = Rtnl::open()?;
             let index = rtnl.link_by_name(ifname)?.index;
@@ -235,7 +227,7 @@ impl Keeper {
 
     fn release(&self, lease: &Lease) {
         log(format_args!("{}: releasing lease", self.name));
-        let failed = match self.inside(|| exchange::release(&self.client, &self.holder.ifname, lease)) {
+        let failed = match self.inside(|| exchange::release(&self.client, &self.entry.holder.ifname, lease)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
@@ -244,18 +236,16 @@ impl Keeper {
     }
 
     /// Others may see the lease, and so may a successor.
-    fn commit(&self, lease: &Lease) {
-        let record = self.store.record(self.holder.clone(), self.client.options.clone(), lease.clone());
+    fn commit(&self, how: &str, lease: Lease) -> Lease {
+        let seconds = lease.until_expiry().as_secs().saturating_add(1);
+        log(format_args!("{}: lease {how}, {} for {seconds} seconds", self.name, lease.address));
+        let holder = self.entry.holder.clone();
+        let record = self.store.record(holder, self.client.options.clone(), lease.clone());
         if let Err(error) = self.store.save(&record) {
             log(format_args!("{}: {error}; a restart would lose the lease", self.name));
         }
-        self.entry.hold(lease.clone());
-    }
-
-    fn forget(&self) {
-        if let Err(error) = self.store.forget(&self.holder.name()) {
-            log(format_args!("{}: {error}", self.name));
-        }
+        self.entry.hold(lease);
+        record.lease
     }
 
     fn within(&self, time: Duration) -> Instant {
@@ -264,9 +254,12 @@ impl Keeper {
     }
 }
 
+/// Removes what was remembered of a holder's lease.
+pub(super) fn forget(store: &Store, name: &str) {
+    if let Err(error) = store.forget(name) {
+        log(format_args!("{name}: {error}"));
+    }
+}
+
 /// Why a lease ended that was there.
 pub(super) const LEASE_ENDED: &str = "the lease has ended";
-
-fn term(lease: &Lease) -> String {
-    format!("{} for {} seconds", lease.address, lease.until_expiry().as_secs().saturating_add(1))
-}

@@ -14,7 +14,7 @@ use cnibox_spec::LiveAttachment;
 use super::STACK;
 use super::entry::Entry;
 use super::flags::Flags;
-use super::keeper::{Keeper, LEASE_ENDED};
+use super::keeper::{self, Keeper, LEASE_ENDED};
 use super::log::log;
 use crate::config::Config;
 use crate::gob::Value;
@@ -29,13 +29,7 @@ use crate::state::{Holder, Store, name, netns_id};
 pub(super) struct Table {
     flags: Flags,
     store: Store,
-    entries: Mutex<HashMap<String, Kept>>,
-}
-
-#[derive(Clone, Debug)]
-struct Kept {
-    entry: Arc<Entry>,
-    holder: Holder,
+    entries: Mutex<HashMap<String, Arc<Entry>>>,
 }
 
 impl Table {
@@ -51,7 +45,7 @@ impl Table {
             let name = record.holder.name();
             if !record.holder.is_at(&self.path(&record.holder.netns)) {
                 log(format_args!("{name}: the container is gone, forgetting its lease"));
-                self.forget(&name);
+                keeper::forget(&self.store, &name);
                 continue;
             }
             log(format_args!("{name}: resuming lease of {}", record.lease.address));
@@ -92,22 +86,22 @@ impl Table {
     /// The entry of a lease; a thread for it is there or on its way.
     fn entry(self: &Arc<Self>, holder: &Holder, options: &Options) -> Result<Arc<Entry>, String> {
         loop {
-            let kept = {
+            let entry = {
                 let mut entries = self.lock();
                 match entries.get(&holder.name()) {
-                    Some(kept) => kept.clone(),
+                    Some(entry) => Arc::clone(entry),
                     None => return self.start(&mut entries, holder.clone(), options.clone(), None),
                 }
             };
             // A container of the same name in another namespace is another container.
-            let is_same = kept.holder.netns_id == holder.netns_id;
-            match kept.entry.waker.is_stopped() {
+            let is_same = entry.holder.netns_id == holder.netns_id;
+            match entry.waker.is_stopped() {
                 false if is_same => {
-                    kept.entry.waker.poke();
-                    return Ok(kept.entry);
+                    entry.waker.poke();
+                    return Ok(entry);
                 }
-                false => kept.entry.finish(),
-                true => kept.entry.ended(),
+                false => entry.finish(),
+                true => entry.ended(),
             }
         }
     }
@@ -115,19 +109,19 @@ impl Table {
     fn release(&self, call: &Call<'_>) -> Result<Value, String> {
         let (network, _) = Config::parse(call.stdin)?;
         let name = name(call.container, &network, call.ifname);
-        let kept = self.lock().get(&name).cloned();
-        if let Some(kept) = kept {
-            kept.entry.finish();
+        let entry = self.lock().get(&name).cloned();
+        if let Some(entry) = entry {
+            entry.finish();
         }
         Ok(Value::of([]))
     }
 
     fn collect(&self, network: &str, live: &[LiveAttachment]) {
-        let is_dead = |kept: &&Kept| kept.holder.is_dead(network, live);
+        let is_dead = |entry: &&Arc<Entry>| entry.holder.is_dead(network, live);
         let dead: Vec<_> = self.lock().values().filter(is_dead).cloned().collect();
         // All at once: each waits only for its own thread.
-        dead.iter().for_each(|kept| kept.entry.waker.stop());
-        dead.iter().for_each(|kept| kept.entry.ended());
+        dead.iter().for_each(|entry| entry.waker.stop());
+        dead.iter().for_each(|entry| entry.ended());
     }
 
     fn holder(&self, call: &Call<'_>, network: String) -> Holder {
@@ -142,7 +136,7 @@ impl Table {
 
     fn start(
         self: &Arc<Self>,
-        entries: &mut HashMap<String, Kept>,
+        entries: &mut HashMap<String, Arc<Entry>>,
         holder: Holder,
         options: Options,
         held: Option<Lease>,
@@ -151,12 +145,13 @@ impl Table {
         let key = holder.name();
         // A lease that is over is none until it is acquired again.
         let current = held.clone().filter(|lease| !lease.until_expiry().is_zero());
-        let entry = Arc::new(Entry::new(current).map_err(std::io::Error::from).map_err(failed)?);
+        let client = Client::new(&key, options, self.flags.broadcast);
+        let netns = self.path(&holder.netns);
+        let entry = Arc::new(Entry::new(holder, current).map_err(std::io::Error::from).map_err(failed)?);
         let keeper = Keeper {
             name: key.clone(),
-            client: Client::new(&holder.name(), options, self.flags.broadcast),
-            netns: self.path(&holder.netns),
-            holder: holder.clone(),
+            client,
+            netns,
             schedule: self.flags.schedule,
             store: self.store.clone(),
             entry: Arc::clone(&entry),
@@ -168,14 +163,8 @@ impl Table {
             keeper.entry.end(why);
         };
         std::thread::Builder::new().name("lease".to_owned()).stack_size(STACK).spawn(keep).map_err(failed)?;
-        entries.insert(key, Kept { entry: Arc::clone(&entry), holder });
+        entries.insert(key, Arc::clone(&entry));
         Ok(entry)
-    }
-
-    fn forget(&self, name: &str) {
-        if let Err(error) = self.store.forget(name) {
-            log(format_args!("{name}: {error}"));
-        }
     }
 
     /// The daemon's path of a host's path.
@@ -183,7 +172,7 @@ impl Table {
         PathBuf::from(format!("{}{host}", self.flags.host_prefix))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
         // Entries are put in and taken out whole.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
