@@ -2,10 +2,12 @@
 //! Reading files that somebody else wrote: regular ones of a limited size, so that nobody waits for a pipe or fills memory
 //! from a device.
 
-use std::fs::OpenOptions;
+use std::fs::{self, DirEntry, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use crate::Error;
 
 /// The whole of a regular file.
 ///
@@ -23,6 +25,18 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("larger than {LIMIT} bytes")));
     }
     Ok(bytes)
+}
+
+/// What is in a directory, by name; nothing when there is no such directory.
+pub(crate) fn entries(dir: &Path) -> Result<Vec<DirEntry>, Error> {
+    let unread = |error| Error::Unread(dir.to_owned(), error);
+    let listing = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        listing => listing.map_err(unread)?,
+    };
+    let mut entries = listing.collect::<io::Result<Vec<_>>>().map_err(unread)?;
+    entries.sort_by_key(DirEntry::file_name);
+    Ok(entries)
 }
 
 /// Four times what a plugin reads, in bytes: the cache has a configuration in base64, and results.

@@ -2,7 +2,7 @@
 //! What ADD remembers for DEL, CHECK and GC: libcni's own files (`cachedInfo` in `libcni/api.go`), so that every runtime
 //! built on libcni and this one read each other's. A file is replaced in one step; nobody sees half of one.
 
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -10,34 +10,13 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cnibox_spec::{Attachment, Json, JsonError, NetworkName, decode, quoted};
+use cnibox_spec::{Attachment, Json, NetworkName, decode};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-use crate::{RuntimeConf, bounded};
+use crate::{Error, RuntimeConf, bounded};
 
 /// The directory that libcni uses unless its caller says otherwise.
 pub const CACHE_DIR: &str = "/var/lib/cni/results";
-
-/// Why an attachment cannot be remembered or recalled.
-#[derive(Debug, Error)]
-pub enum CacheError {
-    /// The attachment's file is no JSON document.
-    #[error("failed to unmarshal cached network {name} config: {1}", name = quoted(.0))]
-    Json(String, JsonError),
-    /// The attachment's file is not libcni's.
-    #[error("read cached network {} config has wrong kind", quoted(.0))]
-    Kind(String),
-    /// The file cannot be written.
-    #[error("failed to set network {name} cached result: {1}", name = quoted(.0))]
-    Write(String, io::Error),
-    /// A file cannot be read, or is no JSON document.
-    #[error("read {path}: {1}", path = .0.display())]
-    File(PathBuf, String),
-    /// The directory cannot be listed.
-    #[error("read {dir}: {1}", dir = .0.display())]
-    Directory(PathBuf, io::Error),
-}
 
 /// The directory of remembered attachments.
 #[derive(Clone, Debug)]
@@ -66,17 +45,17 @@ impl Cache {
     ///
     /// # Errors
     /// When the file says nothing that can be understood.
-    pub fn read(&self, attachment: &Attachment) -> Result<Option<Remembered>, CacheError> {
+    pub fn read(&self, attachment: &Attachment) -> Result<Option<Remembered>, Error> {
         let Ok(bytes) = bounded::read(&self.file(attachment)) else { return Ok(None) };
         let network = || attachment.network.to_string();
-        let json = Json::parse(&bytes).map_err(|error| CacheError::Json(network(), error))?;
+        let json = Json::parse(&bytes).map_err(|error| Error::CachedJson(network(), error))?;
         match shape(&json) {
             Some(shape) => Ok(Some(shape.of(attachment.clone()))),
             // libcni once kept nothing but the result.
             None if json.member("cniVersion").is_some() => {
                 Ok(Some(Shape { result: json, ..Shape::default() }.of(attachment.clone())))
             }
-            None => Err(CacheError::Kind(network())),
+            None => Err(Error::CachedKind(network())),
         }
     }
 
@@ -84,11 +63,11 @@ impl Cache {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn write(&self, remembered: &Remembered) -> Result<(), CacheError> {
+    pub fn write(&self, remembered: &Remembered) -> Result<(), Error> {
         let attachment = &remembered.conf.attachment;
         let bytes = serde_json::to_vec(&Shape::from(remembered)).map_err(io::Error::from);
         let written = bytes.and_then(|bytes| replace(&self.dir, &self.file(attachment), &bytes));
-        written.map_err(|error| CacheError::Write(attachment.network.to_string(), error))
+        written.map_err(|error| Error::NotCached(attachment.network.to_string(), error))
     }
 
     /// Forgets an attachment. Failing to costs nothing but a stale file, as in libcni.
@@ -100,21 +79,20 @@ impl Cache {
     ///
     /// # Errors
     /// When the directory exists but cannot be read.
-    pub fn all(&self) -> Result<Vec<Remembered>, CacheError> {
-        let files = self.files()?;
-        let read = |file: &PathBuf| {
-            let shape = shape(&Json::parse(&bounded::read(file).ok()?).ok()?)?;
+    pub fn all(&self) -> Result<Vec<Remembered>, Error> {
+        let read = |file: DirEntry| {
+            let shape = shape(&Json::parse(&bounded::read(&file.path()).ok()?).ok()?)?;
             let attachment = Attachment::new(&shape.network, &shape.container, &shape.ifname).ok()?;
             Some(shape.of(attachment))
         };
-        Ok(files.iter().filter_map(read).collect())
+        Ok(bounded::entries(&self.dir)?.into_iter().filter_map(read).collect())
     }
 
     /// Those of `network`.
     ///
     /// # Errors
     /// See [`Cache::all`].
-    pub fn of_network(&self, network: &NetworkName) -> Result<Vec<Remembered>, CacheError> {
+    pub fn of_network(&self, network: &NetworkName) -> Result<Vec<Remembered>, Error> {
         let mut all = self.all()?;
         all.retain(|remembered| remembered.conf.attachment.network == *network);
         Ok(all)
@@ -123,34 +101,20 @@ impl Cache {
     /// Finds out whether all is known of those of `network`: who is attached by a file that cannot be read may live.
     ///
     /// # Errors
-    /// [`CacheError::File`] of the first file with the name of one of the network's that is none; see [`Cache::all`].
-    pub fn expect_whole(&self, network: &NetworkName) -> Result<(), CacheError> {
+    /// [`Error::Unread`] of the first file with the name of one of the network's that is none; see [`Cache::all`].
+    pub fn expect_whole(&self, network: &NetworkName) -> Result<(), Error> {
         let prefix = format!("{network}-");
-        let mut files = self.files()?;
-        files.retain(|file| {
-            file.file_name().is_some_and(|name| name.as_bytes().starts_with(prefix.as_bytes()))
-        });
-        for file in files {
-            let refused = |error: String| CacheError::File(file.clone(), error);
+        let mut files = bounded::entries(&self.dir)?;
+        files.retain(|file| file.file_name().as_bytes().starts_with(prefix.as_bytes()));
+        for file in files.iter().map(DirEntry::path) {
+            let unread = |error| Error::Unread(file.clone(), error);
             let bytes = match bounded::read(&file) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                bytes => bytes.map_err(|error| refused(error.to_string()))?,
+                bytes => bytes.map_err(unread)?,
             };
-            Json::parse(&bytes).map_err(|error| refused(error.to_string()))?;
+            Json::parse(&bytes).map_err(|error| unread(io::Error::other(error)))?;
         }
         Ok(())
-    }
-
-    fn files(&self) -> Result<Vec<PathBuf>, CacheError> {
-        let failed = |error| CacheError::Directory(self.dir.clone(), error);
-        let listing = match fs::read_dir(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            listing => listing.map_err(failed)?,
-        };
-        let files = listing.map(|file| file.map(|file| file.path())).collect::<io::Result<Vec<_>>>();
-        let mut files = files.map_err(failed)?;
-        files.sort();
-        Ok(files)
     }
 
     fn file(&self, attachment: &Attachment) -> PathBuf {

@@ -3,37 +3,15 @@
 //! `pkg/invoke` of the CNI library).
 
 use cnibox_spec::{
-    Attachment, CniVersion, ConvertError, Json, JsonError, LiveAttachment, PrevResultError, UnknownVersion,
-    parse_result, print_result,
+    Attachment, CniVersion, Code, Json, LiveAttachment, PrevResultError, parse_result, print_result,
 };
-use cnibox_sys::{DelegateError, Env};
-use thiserror::Error;
+use cnibox_sys::{Env, Failure};
 
 use crate::network::exact;
 use crate::{Network, PluginConf};
 
 /// Where runtimes look for plugins unless they are told otherwise.
 pub const PLUGINS_DIR: &str = "/opt/cni/bin";
-
-/// Why a call of a plugin, or what it answered, is of no use.
-#[derive(Debug, Error)]
-pub enum CallError {
-    /// The plugin is not found or cannot be run, or it failed: then this is what it answered.
-    #[error(transparent)]
-    Delegate(#[from] DelegateError),
-    /// ADD printed something that is no JSON document.
-    #[error("failed to unmarshal raw result: {0}")]
-    Json(#[from] JsonError),
-    /// A version has no results.
-    #[error(transparent)]
-    Version(#[from] UnknownVersion),
-    /// What was printed, or remembered, is no result.
-    #[error(transparent)]
-    Result(#[from] PrevResultError),
-    /// A result cannot be said in the network's version.
-    #[error(transparent)]
-    Convert(#[from] ConvertError),
-}
 
 /// What a call says of one attachment: libcni's `RuntimeConf`.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,29 +94,38 @@ pub(crate) fn environment(env: &Env, conf: Option<&RuntimeConf>) -> Env {
 }
 
 /// Reads what ADD printed. A result without a version has the network's.
-pub(crate) fn result(network: &Network, stdout: &[u8]) -> Result<Json, CallError> {
-    let mut json = Json::parse(stdout)?;
+pub(crate) fn result(network: &Network, stdout: &[u8]) -> Result<Json, Failure> {
+    let mut json = parse(stdout)?;
     if json == Json::Null {
         json = Json::Object(Vec::new());
     }
     if version_of(&json).is_empty() {
-        let version = CniVersion::parse(&network.version)?;
+        let version = version(&network.version)?;
         put(&mut json, "cniVersion", Json::String(version.to_string()));
     }
-    let version = CniVersion::parse(version_of(&json))?;
+    let version = version(version_of(&json))?;
     let parsed = parse_result(version.as_str(), &json)?;
     // The oldest versions cannot say "no addresses"; then the plugin's own words serve.
-    print_result(version, &parsed).map_or(Ok(json), |text| Ok(Json::parse(text.as_bytes())?))
+    print_result(version, &parsed).map_or(Ok(json), |text| parse(text.as_bytes()))
 }
 
 /// A remembered result in the network's version, which may have changed since.
-pub(crate) fn in_version_of(network: &Network, result: &Json) -> Result<Json, CallError> {
+pub(crate) fn in_version_of(network: &Network, result: &Json) -> Result<Json, Failure> {
     let found = version_of(result);
     if *result == Json::Null || found == network.version {
         return Ok(result.clone());
     }
     let parsed = parse_result(found, result)?;
-    Ok(Json::parse(print_result(CniVersion::parse(&network.version)?, &parsed)?.as_bytes())?)
+    parse(print_result(version(&network.version)?, &parsed)?.as_bytes())
+}
+
+fn parse(result: &[u8]) -> Result<Json, Failure> {
+    let failed = |error| Failure::new(Code::INTERNAL, format!("failed to unmarshal raw result: {error}"));
+    Json::parse(result).map_err(failed)
+}
+
+fn version(text: &str) -> Result<CniVersion, PrevResultError> {
+    Ok(CniVersion::parse(text)?)
 }
 
 fn version_of(result: &Json) -> &str {

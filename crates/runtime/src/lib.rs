@@ -42,7 +42,7 @@
 //!
 //! // There is no such namespace, and nothing is known of its interface.
 //! let lan = runtime.networks.find("lan")?;
-//! assert_eq!(runtime.stale(&lan, Keep::Live)?, [conf.attachment.clone()]);
+//! assert_eq!(runtime.gc(&lan, Keep::Live, true)?, [conf.attachment.clone()]);
 //! runtime.del(&conf)?;
 //! assert!(runtime.cache.all()?.is_empty());
 //! # Ok::<_, Box<dyn std::error::Error>>(())
@@ -51,10 +51,12 @@
 mod bounded;
 mod cache;
 mod call;
+mod error;
 mod network;
 mod runtime;
 
-pub use cache::{CACHE_DIR, Cache, CacheError, Remembered};
-pub use call::{CallError, PLUGINS_DIR, RuntimeConf};
-pub use network::{ListError, NETWORKS_DIR, Network, NetworkError, Networks, PluginConf, PluginError};
-pub use runtime::{Keep, Runtime, RuntimeError};
+pub use cache::{CACHE_DIR, Cache, Remembered};
+pub use call::{PLUGINS_DIR, RuntimeConf};
+pub use error::Error;
+pub use network::{NETWORKS_DIR, Network, Networks, PluginConf};
+pub use runtime::{Keep, Runtime};

@@ -3,102 +3,16 @@
 //! order of their names, then `.conf` and `.json` files with one plugin each. Must never run anything.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
-use cnibox_spec::{CniVersion, DecodeError, Json, JsonError, VersionError, VersionNumber, decode, quoted};
+use cnibox_spec::{CniVersion, Json, VersionError, VersionNumber, decode, quoted};
 use serde::Deserialize;
-use thiserror::Error;
 
-use crate::bounded;
+use crate::{Error, bounded};
 
 /// Where runtimes look for networks unless they are told otherwise.
 pub const NETWORKS_DIR: &str = "/etc/cni/net.d";
-
-/// Why a network cannot be had.
-#[derive(Debug, Error)]
-pub enum NetworkError {
-    /// The directory has no configuration.
-    #[error("no net configurations found in {}", .0.display())]
-    NoneFound(PathBuf),
-    /// The directory has configurations, but none of this name.
-    #[error("no net configuration with name {} in {}", quoted(.0), .1.display())]
-    NotFound(String, PathBuf),
-    /// A directory cannot be listed.
-    #[error("read {dir}: {1}", dir = .0.display())]
-    Directory(PathBuf, io::Error),
-    /// A file is no configuration.
-    #[error("{file}: {1}", file = .0.display())]
-    File(PathBuf, Box<NetworkError>),
-    /// It cannot be read.
-    #[error("read: {0}")]
-    Read(#[from] io::Error),
-    /// It is no list of plugins.
-    #[error("error parsing configuration list: {0}")]
-    List(#[from] ListError),
-    /// It is no plugin's configuration.
-    #[error(transparent)]
-    Plugin(#[from] PluginError),
-    /// Neither the list nor the network's own folder has a plugin.
-    #[error("no plugin configs found")]
-    NoPlugins,
-}
-
-/// What is wrong with a list of plugins. Types are Go's.
-#[derive(Debug, Error)]
-pub enum ListError {
-    /// It is no JSON document.
-    #[error(transparent)]
-    Json(#[from] JsonError),
-    /// `name` is missing.
-    #[error("no name")]
-    NoName,
-    /// A member has the wrong type.
-    #[error("invalid {0} type {1}")]
-    Type(&'static str, &'static str),
-    /// `cniVersions` is no list.
-    #[error("invalid type for cniVersions: {0}")]
-    VersionsType(&'static str),
-    /// An item of `cniVersions` is no text.
-    #[error("invalid type for cniVersions index {0}: {1}")]
-    OfferType(usize, &'static str),
-    /// `cniVersion`, read beside `cniVersions`, is no version.
-    #[error("invalid cniVersion {0}: {1}")]
-    Version(String, VersionError),
-    /// An item of `cniVersions` is no version.
-    #[error("invalid cniVersions entry {1} at index {0}: {2}")]
-    Offer(usize, String, VersionError),
-    /// A switch is a text that is neither `true` nor `false`.
-    #[error("invalid value {name} for {1}", name = quoted(.0))]
-    Flag(String, &'static str),
-    /// A switch is no boolean.
-    #[error("invalid type {0} for {1}")]
-    FlagType(&'static str, &'static str),
-    /// No plugin may come from elsewhere, and the list says nothing of any.
-    #[error("`loadOnlyInlinedPlugins` is true, and no 'plugins' key")]
-    NoKey,
-    /// `plugins` is empty.
-    #[error("no plugins in list")]
-    NoPlugins,
-    /// A plugin's configuration is none.
-    #[error("failed to parse plugin config {0}: {1}")]
-    Plugin(usize, PluginError),
-}
-
-/// What is wrong with a plugin's configuration, as far as a runtime reads it.
-#[derive(Debug, Error)]
-pub enum PluginError {
-    /// It is no JSON document.
-    #[error("error parsing configuration: {0}")]
-    Json(#[from] JsonError),
-    /// A member has the wrong type.
-    #[error("error parsing configuration: {0}")]
-    Decode(#[from] DecodeError),
-    /// `type` is missing.
-    #[error("error parsing configuration: missing 'type'")]
-    NoType,
-}
 
 /// A network: its plugins in the order in which ADD runs them.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,7 +56,7 @@ impl Network {
 }
 
 /// What came of reading one file.
-type Reading = Result<Network, NetworkError>;
+type Reading = Result<Network, Error>;
 
 /// The directory of networks.
 #[derive(Clone, Debug)]
@@ -160,28 +74,24 @@ impl Networks {
     ///
     /// # Errors
     /// When there is none, or when a file that sorts before it cannot be read: a broken file is never skipped.
-    pub fn find(&self, name: &str) -> Result<Network, NetworkError> {
+    pub fn find(&self, name: &str) -> Result<Network, Error> {
         let mut is_empty = true;
         for (file, network) in self.all()? {
             is_empty = false;
-            let network = network.map_err(|error| NetworkError::File(file, Box::new(error)))?;
+            let network = network.map_err(|error| Error::File(file, Box::new(error)))?;
             if network.name == name {
                 return Ok(network);
             }
         }
         let dir = self.dir.clone();
-        Err(if is_empty {
-            NetworkError::NoneFound(dir)
-        } else {
-            NetworkError::NotFound(name.to_owned(), dir)
-        })
+        Err(if is_empty { Error::NoneFound(dir) } else { Error::NotFound(name.to_owned(), dir) })
     }
 
     /// Every network, or why it cannot be read, by file. Each is read when it is asked for.
     ///
     /// # Errors
     /// When the directory cannot be read.
-    pub fn all(&self) -> Result<impl Iterator<Item = (PathBuf, Reading)> + use<>, NetworkError> {
+    pub fn all(&self) -> Result<impl Iterator<Item = (PathBuf, Reading)> + use<>, Error> {
         let lists = files(&self.dir, &[".conflist"])?.into_iter().map(|file| (read_list(&file), file));
         let single = |file: &Path| list_of_one(&read_plugin(file)?);
         let singles = files(&self.dir, &[".conf", ".json"])?.into_iter();
@@ -193,46 +103,47 @@ impl Networks {
     ///
     /// # Errors
     /// When the bytes are no network.
-    pub fn remembered(&self, bytes: &[u8]) -> Result<Network, NetworkError> {
-        with_folder(parse(bytes)?, &self.dir)
+    pub fn remembered(&self, bytes: &[u8]) -> Result<Network, Error> {
+        with_folder(parse(bytes).map_err(Error::List)?, &self.dir)
     }
 }
 
-fn read_list(file: &Path) -> Result<Network, NetworkError> {
-    with_folder(parse(&bounded::read(file)?)?, file.parent().unwrap_or(Path::new("")))
+fn read_list(file: &Path) -> Result<Network, Error> {
+    let network = parse(&bounded::read(file)?).map_err(Error::List)?;
+    with_folder(network, file.parent().unwrap_or(Path::new("")))
 }
 
 /// Adds the plugins of the folder that has the network's name, unless the list forbids it.
-fn with_folder(mut network: Network, dir: &Path) -> Result<Network, NetworkError> {
+fn with_folder(mut network: Network, dir: &Path) -> Result<Network, Error> {
     if !network.inlined_only {
         for file in files(&dir.join(&network.name), &[".conf"])? {
-            let plugin = read_plugin(&file).map_err(|error| NetworkError::File(file, Box::new(error)))?;
+            let plugin = read_plugin(&file).map_err(|error| Error::File(file, Box::new(error)))?;
             network.plugins.push(plugin);
         }
     }
-    if network.plugins.is_empty() { Err(NetworkError::NoPlugins) } else { Ok(network) }
+    if network.plugins.is_empty() { Err(Error::NoPlugins) } else { Ok(network) }
 }
 
-fn read_plugin(file: &Path) -> Result<PluginConf, NetworkError> {
-    let json = Json::parse(&bounded::read(file)?).map_err(PluginError::from)?;
-    Ok(plugin(json)?)
+fn read_plugin(file: &Path) -> Result<PluginConf, Error> {
+    let json = Json::parse(&bounded::read(file)?).map_err(|error| Error::Conf(error.to_string()))?;
+    plugin(json).map_err(Error::Conf)
 }
 
 /// A file with one plugin as a list; in the cache it stands as libcni writes it.
-fn list_of_one(plugin: &PluginConf) -> Result<Network, NetworkError> {
+fn list_of_one(plugin: &PluginConf) -> Result<Network, Error> {
     let version = exact(&plugin.json, "cniVersion").and_then(Json::as_str).unwrap_or_default();
     let list = Json::Object(vec![
         ("cniVersion".to_owned(), Json::String(version.to_owned())),
         ("name".to_owned(), Json::String(plugin.name.clone())),
         ("plugins".to_owned(), Json::Array(vec![plugin.json.clone()])),
     ]);
-    Ok(parse(list.to_string().as_bytes())?)
+    parse(list.to_string().as_bytes()).map_err(Error::List)
 }
 
-fn parse(bytes: &[u8]) -> Result<Network, ListError> {
-    let json = Json::parse(bytes)?;
-    let name = exact(&json, "name").ok_or(ListError::NoName)?;
-    let name = name.as_str().ok_or(ListError::Type("name", go_type(name)))?;
+fn parse(bytes: &[u8]) -> Result<Network, String> {
+    let json = Json::parse(bytes).map_err(|error| error.to_string())?;
+    let name = exact(&json, "name").ok_or("no name")?;
+    let name = name.as_str().ok_or_else(|| wrong_type("name", name))?;
     let inlined_only = flag(&json, "loadOnlyInlinedPlugins")?;
     Ok(Network {
         name: name.to_owned(),
@@ -246,59 +157,70 @@ fn parse(bytes: &[u8]) -> Result<Network, ListError> {
 }
 
 /// `cniVersion`, or the highest of it and `cniVersions` that is not newer than ours.
-fn version(json: &Json) -> Result<String, ListError> {
+fn version(json: &Json) -> Result<String, String> {
     let single = match exact(json, "cniVersion") {
         None => String::new(),
         Some(Json::String(version)) => version.clone(),
-        Some(other) => return Err(ListError::Type("cniVersion", go_type(other))),
+        Some(other) => return Err(wrong_type("cniVersion", other)),
     };
     let mut offered = match exact(json, "cniVersions") {
         None => return Ok(single),
         Some(Json::Array(versions)) => {
             versions.iter().enumerate().map(offer).collect::<Result<Vec<_>, _>>()?
         }
-        Some(other) => return Err(ListError::VersionsType(go_type(other))),
+        Some(other) => return Err(format!("invalid type for cniVersions: {}", go_type(other))),
     };
     if !single.is_empty() {
-        let number = VersionNumber::parse(&single);
-        offered.push((number.map_err(|error| ListError::Version(single.clone(), error))?, single.clone()));
+        let number =
+            VersionNumber::parse(&single).map_err(|error| format!("invalid cniVersion {single}: {error}"))?;
+        offered.push((number, single.clone()));
     }
     offered.retain(|(number, _)| *number <= VersionNumber::of(CniVersion::CURRENT));
     let highest = offered.into_iter().max_by(|(a, _), (b, _)| a.cmp(b));
     Ok(highest.map_or(single, |(_, text)| text))
 }
 
-fn offer((index, version): (usize, &Json)) -> Result<(VersionNumber, String), ListError> {
-    let Json::String(text) = version else { return Err(ListError::OfferType(index, go_type(version))) };
-    let number = VersionNumber::parse(text);
-    Ok((number.map_err(|error| ListError::Offer(index, text.clone(), error))?, text.clone()))
+fn offer((index, version): (usize, &Json)) -> Result<(VersionNumber, String), String> {
+    let Json::String(text) = version else {
+        return Err(format!("invalid type for cniVersions index {index}: {}", go_type(version)));
+    };
+    let number = VersionNumber::parse(text)
+        .map_err(|error| format!("invalid cniVersions entry {text} at index {index}: {error}"))?;
+    Ok((number, text.clone()))
 }
 
 /// A boolean, also written as text.
-fn flag(json: &Json, key: &'static str) -> Result<bool, ListError> {
+fn flag(json: &Json, key: &str) -> Result<bool, String> {
     match exact(json, key) {
         None => Ok(false),
         Some(Json::Bool(flag)) => Ok(*flag),
         Some(Json::String(text)) => match text.to_lowercase().as_str() {
             "true" => Ok(true),
             "false" => Ok(false),
-            other => Err(ListError::Flag(other.to_owned(), key)),
+            other => Err(format!("invalid value {} for {key}", quoted(other))),
         },
-        Some(other) => Err(ListError::FlagType(go_type(other), key)),
+        Some(other) => Err(format!("invalid type {} for {key}", go_type(other))),
     }
 }
 
-fn inlined(json: &Json, inlined_only: bool) -> Result<Vec<PluginConf>, ListError> {
+fn inlined(json: &Json, inlined_only: bool) -> Result<Vec<PluginConf>, String> {
     let plugins = match exact(json, "plugins") {
-        None if inlined_only => return Err(ListError::NoKey),
+        None if inlined_only => {
+            return Err("`loadOnlyInlinedPlugins` is true, and no 'plugins' key".to_owned());
+        }
         None => return Ok(Vec::new()),
-        Some(Json::Array(plugins)) if plugins.is_empty() => return Err(ListError::NoPlugins),
+        Some(Json::Array(plugins)) if plugins.is_empty() => {
+            return Err("no plugins in list".to_owned());
+        }
         Some(Json::Array(plugins)) => plugins,
-        Some(other) => return Err(ListError::Type("'plugins'", go_type(other))),
+        Some(other) => return Err(wrong_type("'plugins'", other)),
     };
-    let parsed = plugins.iter().enumerate();
-    let parsed = parsed.map(|(at, json)| plugin(json.clone()).map_err(|error| ListError::Plugin(at, error)));
-    parsed.collect()
+    let read = |(at, json): (usize, &Json)| {
+        plugin(json.clone()).map_err(|error| {
+            format!("failed to parse plugin config {at}: error parsing configuration: {error}")
+        })
+    };
+    plugins.iter().enumerate().map(read).collect()
 }
 
 /// What libcni itself reads of a plugin's configuration; the plugin reads the rest.
@@ -311,39 +233,34 @@ struct Shape {
     capabilities: BTreeMap<String, bool>,
 }
 
-fn plugin(json: Json) -> Result<PluginConf, PluginError> {
-    let shape: Shape = decode(&json)?;
+fn plugin(json: Json) -> Result<PluginConf, String> {
+    let shape: Shape = decode(&json).map_err(|error| error.to_string())?;
     if shape.kind.is_empty() {
-        return Err(PluginError::NoType);
+        return Err("missing 'type'".to_owned());
     }
     let capabilities = shape.capabilities.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect();
     Ok(PluginConf { kind: shape.kind, name: shape.name, capabilities, json })
 }
 
-/// The files in `dir` that end in one of `endings`, by name; none when there is no such directory.
-fn files(dir: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, NetworkError> {
-    let unread = |error| NetworkError::Directory(dir.to_owned(), error);
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(unread)?,
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(unread)?;
+/// The files in `dir` that end in one of `endings`, by name.
+fn files(dir: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, Error> {
+    let mut entries = bounded::entries(dir)?;
+    entries.retain(|entry| {
         let name = entry.file_name();
         let matches = endings.iter().any(|ending| name.as_encoded_bytes().ends_with(ending.as_bytes()));
-        if matches && !entry.file_type().map_err(unread)?.is_dir() {
-            found.push(entry.path());
-        }
-    }
-    found.sort();
-    Ok(found)
+        matches && !entry.file_type().is_ok_and(|kind| kind.is_dir())
+    });
+    Ok(entries.iter().map(DirEntry::path).collect())
 }
 
 /// The last member called exactly `key`: a list's own keys are case-sensitive, unlike a plugin's.
 pub(crate) fn exact<'a>(json: &'a Json, key: &str) -> Option<&'a Json> {
     let Json::Object(members) = json else { return None };
     members.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
+}
+
+fn wrong_type(key: &str, value: &Json) -> String {
+    format!("invalid {key} type {}", go_type(value))
 }
 
 /// How Go's `%T` names a decoded JSON value.

@@ -2,66 +2,16 @@
 //! The verbs of a whole network: runs its chain as libcni does (`libcni/api.go`), and does two things that libcni leaves
 //! to its callers: DEL and CHECK use what ADD used, and a failed ADD is undone.
 
-use std::fmt;
 use std::io::Write;
 
 use cnibox_netns::{Error as NetnsError, NetNs};
-use cnibox_spec::{
-    Attachment, CniVersion, IdentError, Json, LiveAttachment, NetworkName, Verb, VersionError, quoted,
-};
-use cnibox_sys::{Env, Sys};
-use thiserror::Error;
+use cnibox_spec::{Attachment, CniVersion, Json, LiveAttachment, NetworkName, Verb, quoted};
+use cnibox_sys::{Env, Failure, Sys};
 
-use crate::cache::{Cache, CacheError, Remembered};
-use crate::call::{self, CallError, RuntimeConf};
-use crate::network::{Network, NetworkError, Networks, PluginConf};
-
-/// Why a network's verb failed.
-#[derive(Debug, Error)]
-pub enum RuntimeError {
-    /// The network's configuration cannot be had.
-    #[error(transparent)]
-    Network(#[from] NetworkError),
-    /// The network's name is none.
-    #[error(transparent)]
-    Name(#[from] IdentError),
-    /// The network's version is none.
-    #[error(transparent)]
-    Version(#[from] VersionError),
-    /// What was remembered cannot be read, or nothing can be remembered.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-    /// A plugin's ADD or DEL failed.
-    #[error("plugin {0} failed ({1}): {2}")]
-    Plugin(String, &'static str, Box<CallError>),
-    /// A plugin's CHECK or STATUS failed.
-    #[error(transparent)]
-    Call(#[from] CallError),
-    /// A plugin's GC failed.
-    #[error("failed to GC plugin {0}: {1}")]
-    Gc(String, CallError),
-    /// An ADD failed beside an attachment that is remembered, which it must not take down.
-    #[error("{0}; this attachment is remembered from an earlier add and was left as it is (del removes it)")]
-    Known(Box<RuntimeError>),
-    /// An ADD failed, and so did what was to undo it.
-    #[error("{0}{undone}", undone = .1.iter().map(|error| format!("; undo: {error}")).collect::<String>())]
-    NotUndone(Box<RuntimeError>, Vec<RuntimeError>),
-    /// The network is older than CHECK.
-    #[error("configuration version {} does not support the CHECK command", quoted(.0))]
-    NoCheck(String),
-    /// The result that is remembered is of no use to CHECK.
-    #[error("failed to get network {name} cached result: failed to convert cached result to config version \"{1}\": {2}", name = quoted(.0))]
-    Result(String, String, Box<CallError>),
-    /// Plugins that failed while the others did their work.
-    #[error("{}", joined(.0, "; "))]
-    Several(Vec<RuntimeError>),
-    /// An attachment that GC could not detach.
-    #[error("failed to delete stale attachment {container} {ifname}: {1}", container = .0.container, ifname = .0.ifname)]
-    Stale(Attachment, Box<RuntimeError>),
-    /// What GC could not do, after everything else was done.
-    #[error("{}", joined(.0, "\n"))]
-    Left(Vec<RuntimeError>),
-}
+use crate::Error;
+use crate::cache::{Cache, Remembered};
+use crate::call::{self, RuntimeConf};
+use crate::network::{Network, Networks, PluginConf};
 
 /// A runtime: its surroundings, its networks and its memory.
 pub struct Runtime<'a> {
@@ -81,13 +31,13 @@ impl Runtime<'_> {
     ///
     /// # Errors
     /// What the failing plugin answered, and what could not be undone.
-    pub fn add(&mut self, conf: &RuntimeConf) -> Result<Json, RuntimeError> {
+    pub fn add(&mut self, conf: &RuntimeConf) -> Result<Json, Error> {
         let network = self.networks.find(conf.attachment.network.as_str())?;
         let known = !matches!(self.cache.read(&conf.attachment), Ok(None));
         let mut results = Vec::new();
         match self.run_chain(&network, conf, &mut results) {
             Ok(()) => Ok(results.pop().unwrap_or_default()),
-            Err(error) if known => Err(RuntimeError::Known(Box::new(error))),
+            Err(error) if known => Err(Error::Known(Box::new(error))),
             Err(error) => Err(self.undo(&network, conf, &results, error)),
         }
     }
@@ -97,7 +47,7 @@ impl Runtime<'_> {
         network: &Network,
         conf: &RuntimeConf,
         results: &mut Vec<Json>,
-    ) -> Result<(), RuntimeError> {
+    ) -> Result<(), Error> {
         for plugin in &network.plugins {
             let config = call::config(network, plugin, conf, results.last().unwrap_or(&Json::Null));
             let result = self
@@ -107,24 +57,18 @@ impl Runtime<'_> {
         }
         let (conf, network) = (conf.clone(), network.bytes.clone());
         let result = results.last().cloned().unwrap_or_default();
-        Ok(self.cache.write(&Remembered { conf, network, result })?)
+        self.cache.write(&Remembered { conf, network, result })
     }
 
     /// DEL for every plugin that was started, the failing one included, newest first. What fails is added to `error`;
     /// nothing keeps the others from being undone.
-    fn undo(
-        &mut self,
-        network: &Network,
-        conf: &RuntimeConf,
-        results: &[Json],
-        error: RuntimeError,
-    ) -> RuntimeError {
+    fn undo(&mut self, network: &Network, conf: &RuntimeConf, results: &[Json], error: Error) -> Error {
         let chained = network.speaks(CniVersion::V0_4_0).unwrap_or(false);
         let prev = results.last().filter(|_| chained).unwrap_or(&Json::Null);
         let started = network.plugins.len().min(results.len() + 1);
         let failures = self.del_all(network, &network.plugins[..started], conf, prev);
         self.cache.forget(&conf.attachment);
-        if failures.is_empty() { error } else { RuntimeError::NotUndone(Box::new(error), failures) }
+        if failures.is_empty() { error } else { Error::NotUndone(Box::new(error), failures) }
     }
 
     /// DEL in reverse order. What one plugin cannot do keeps the others from nothing; what is remembered stays then, so
@@ -132,12 +76,12 @@ impl Runtime<'_> {
     ///
     /// # Errors
     /// What the failing plugins answered.
-    pub fn del(&mut self, conf: &RuntimeConf) -> Result<(), RuntimeError> {
+    pub fn del(&mut self, conf: &RuntimeConf) -> Result<(), Error> {
         let (network, conf, result) = self.recall(conf)?;
         self.detach(&network, &conf, &result)
     }
 
-    fn detach(&mut self, network: &Network, conf: &RuntimeConf, result: &Json) -> Result<(), RuntimeError> {
+    fn detach(&mut self, network: &Network, conf: &RuntimeConf, result: &Json) -> Result<(), Error> {
         // DEL has a prevResult since 0.4.0.
         let chained = network.speaks(CniVersion::V0_4_0)?;
         // A result that cannot be used is as good as none: plugins must manage without.
@@ -148,7 +92,7 @@ impl Runtime<'_> {
             self.cache.forget(&conf.attachment);
             return Ok(());
         }
-        Err(RuntimeError::Several(failures))
+        Err(Error::Several(failures))
     }
 
     fn del_all(
@@ -157,7 +101,7 @@ impl Runtime<'_> {
         plugins: &[PluginConf],
         conf: &RuntimeConf,
         prev: &Json,
-    ) -> Vec<RuntimeError> {
+    ) -> Vec<Error> {
         let del = |plugin: &PluginConf| {
             let config = call::config(network, plugin, conf, prev);
             let error = self.execute(Verb::Del, plugin, &config, Some(conf)).err()?;
@@ -170,17 +114,16 @@ impl Runtime<'_> {
     ///
     /// # Errors
     /// When the network's version has no CHECK; what the first plugin answered that finds something missing.
-    pub fn check(&mut self, conf: &RuntimeConf) -> Result<(), RuntimeError> {
+    pub fn check(&mut self, conf: &RuntimeConf) -> Result<(), Error> {
         let (network, conf, result) = self.recall(conf)?;
         if !network.speaks(CniVersion::V0_4_0)? {
-            return Err(RuntimeError::NoCheck(network.version));
+            return Err(Error::NoCheck(network.version));
         }
         if network.disable_check {
             return Ok(());
         }
-        let prev = call::in_version_of(&network, &result).map_err(|error| {
-            RuntimeError::Result(network.name.clone(), network.version.clone(), Box::new(error))
-        })?;
+        let prev = call::in_version_of(&network, &result)
+            .map_err(|error| Error::Result(network.name.clone(), network.version.clone(), error))?;
         for plugin in &network.plugins {
             let config = call::config(&network, plugin, &conf, &prev);
             self.execute(Verb::Check, plugin, &config, Some(&conf))?;
@@ -192,7 +135,7 @@ impl Runtime<'_> {
     ///
     /// # Errors
     /// What that plugin answered.
-    pub fn status(&mut self, network: &Network) -> Result<bool, RuntimeError> {
+    pub fn status(&mut self, network: &Network) -> Result<bool, Error> {
         if !network.speaks(CniVersion::V1_1_0)? {
             return Ok(false);
         }
@@ -203,42 +146,29 @@ impl Runtime<'_> {
     }
 
     /// GC: detaches what was attached to the network and not detached, but what `keep` keeps; answers with what that
-    /// was.
+    /// was. `dry_run` only answers.
     ///
     /// # Errors
     /// All of them, after everything else was detached.
-    pub fn gc(&mut self, network: &Network, keep: Keep) -> Result<Vec<Attachment>, RuntimeError> {
+    pub fn gc(&mut self, network: &Network, keep: Keep, dry_run: bool) -> Result<Vec<Attachment>, Error> {
         if network.disable_gc {
             return Ok(Vec::new());
         }
         let (live, stale) = self.sorted(network, keep)?;
         let names = stale.iter().map(|remembered| remembered.conf.attachment.clone()).collect();
+        if dry_run {
+            return Ok(names);
+        }
         let mut failures = self.detach_stale(network, stale);
         if network.speaks(CniVersion::V1_1_0)? {
             let live: Vec<_> = live.iter().map(|live| LiveAttachment::from(&live.conf.attachment)).collect();
             failures.extend(self.gc_plugins(network, (keep == Keep::Live).then_some(&live)));
         }
-        if failures.is_empty() { Ok(names) } else { Err(RuntimeError::Left(failures)) }
-    }
-
-    /// What [`Runtime::gc`] would detach.
-    ///
-    /// # Errors
-    /// When the attachments cannot be listed.
-    pub fn stale(&mut self, network: &Network, keep: Keep) -> Result<Vec<Attachment>, RuntimeError> {
-        if network.disable_gc {
-            return Ok(Vec::new());
-        }
-        let (_, stale) = self.sorted(network, keep)?;
-        Ok(stale.into_iter().map(|remembered| remembered.conf.attachment).collect())
+        if failures.is_empty() { Ok(names) } else { Err(Error::Left(failures)) }
     }
 
     /// The network's attachments: those to be kept, and the others.
-    fn sorted(
-        &mut self,
-        network: &Network,
-        keep: Keep,
-    ) -> Result<(Vec<Remembered>, Vec<Remembered>), RuntimeError> {
+    fn sorted(&mut self, network: &Network, keep: Keep) -> Result<(Vec<Remembered>, Vec<Remembered>), Error> {
         let name = NetworkName::new(&network.name)?;
         if keep == Keep::Live {
             self.cache.expect_whole(&name)?;
@@ -257,32 +187,32 @@ impl Runtime<'_> {
         Sys::outside(&self.env, self.notes, &[]).has_interface(&conf.attachment).unwrap_or(true)
     }
 
-    fn detach_stale(&mut self, network: &Network, stale: Vec<Remembered>) -> Vec<RuntimeError> {
+    fn detach_stale(&mut self, network: &Network, stale: Vec<Remembered>) -> Vec<Error> {
         let mut failures = Vec::new();
         for Remembered { conf, network: used, result } in stale {
             let used = self.used(&conf, &used).unwrap_or_else(|| network.clone());
             if let Err(error) = self.detach(&used, &conf, &result) {
-                failures.push(RuntimeError::Stale(conf.attachment, Box::new(error)));
+                failures.push(Error::Stale(conf.attachment, Box::new(error)));
             }
         }
         failures
     }
 
-    fn gc_plugins(&mut self, network: &Network, live: Option<&[LiveAttachment]>) -> Vec<RuntimeError> {
+    fn gc_plugins(&mut self, network: &Network, live: Option<&[LiveAttachment]>) -> Vec<Error> {
         let gc = |plugin: &PluginConf| {
             let config = match live {
                 Some(live) => call::gc_config(network, plugin, live),
                 None => call::plain_config(network, plugin),
             };
             let error = self.execute(Verb::Gc, plugin, &config, None).err()?;
-            Some(RuntimeError::Gc(plugin.kind.clone(), error))
+            Some(Error::Gc(plugin.kind.clone(), error))
         };
         network.plugins.iter().filter_map(gc).collect()
     }
 
     /// The network as ADD used it when that is remembered, else as it is written now; the call with what ADD said and this
     /// one does not; ADD's result.
-    fn recall(&self, conf: &RuntimeConf) -> Result<(Network, RuntimeConf, Json), RuntimeError> {
+    fn recall(&self, conf: &RuntimeConf) -> Result<(Network, RuntimeConf, Json), Error> {
         let remembered = self.cache.read(&conf.attachment).unwrap_or_default();
         let used = remembered.as_ref().and_then(|remembered| self.used(conf, &remembered.network));
         let find = || self.networks.find(conf.attachment.network.as_str());
@@ -304,9 +234,9 @@ impl Runtime<'_> {
         plugin: &PluginConf,
         config: &Json,
         conf: Option<&RuntimeConf>,
-    ) -> Result<Vec<u8>, CallError> {
+    ) -> Result<Vec<u8>, Failure> {
         let (env, stdin) = (call::environment(&self.env, conf), config.to_string());
-        Ok(Sys::outside(&env, self.notes, stdin.as_bytes()).delegate(verb, &plugin.kind)?)
+        Sys::outside(&env, self.notes, stdin.as_bytes()).delegate(verb, &plugin.kind)
     }
 }
 
@@ -319,13 +249,9 @@ pub enum Keep {
     Live,
 }
 
-fn failed(plugin: &PluginConf, verb: &'static str, error: CallError) -> RuntimeError {
+fn failed(plugin: &PluginConf, verb: &'static str, error: Failure) -> Error {
     let name = if plugin.name.is_empty() { String::new() } else { format!(" name={}", quoted(&plugin.name)) };
-    RuntimeError::Plugin(format!("type={}{name}", quoted(&plugin.kind)), verb, Box::new(error))
-}
-
-fn joined(errors: &[impl fmt::Display], separator: &str) -> String {
-    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
+    Error::Plugin(format!("type={}{name}", quoted(&plugin.kind)), verb, error)
 }
 
 #[cfg(test)]

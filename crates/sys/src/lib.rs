@@ -16,10 +16,9 @@ pub use call::{
     UndoStep, lock_within,
 };
 pub use cnibox_netfilter::sweep;
-pub use delegate::DelegateError;
 pub use interface::{
     Announce, CheckWording, Expected, InterfacePlan, NO_ADDRESSES, PodPlan, Veth, VethPlan, host_interface,
     is_name_pattern, own_addresses, pod_interface, random_name,
 };
 pub use ledger::{Ledger, Mark, Namespace, PodLink, PrivateDir, Progress, Record, Remains, Share, Stage};
-pub use node::{Backend, Masquerade, UnknownBackend};
+pub use node::{Backend, Masquerade};

@@ -197,12 +197,8 @@ fn perform(command: Command<'_>, console: &mut Console<'_>) -> Result<()> {
         Command::Gc { network, keep, dry_run } => {
             let mut runtime = runtime(console);
             let network = told(runtime.networks.find(network))?;
-            let (verb, attachments) = if dry_run {
-                ("would detach", runtime.stale(&network, keep))
-            } else {
-                ("detached", runtime.gc(&network, keep))
-            };
-            let attachments = told(attachments)?;
+            let attachments = told(runtime.gc(&network, keep, dry_run))?;
+            let verb = if dry_run { "would detach" } else { "detached" };
             attachments.iter().try_for_each(|Attachment { container, ifname, .. }| {
                 Ok(writeln!(console.out, "{verb} {container} {ifname}")?)
             })

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+use std::fs;
+
 use super::*;
 use tempfile::TempDir;
 
@@ -12,7 +14,7 @@ fn dir(files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
-fn find(dir: &Path, name: &str) -> Result<Network, NetworkError> {
+fn find(dir: &Path, name: &str) -> Result<Network, Error> {
     Networks::new(dir).find(name)
 }
 
@@ -21,7 +23,7 @@ fn kinds(network: &Network) -> Vec<&str> {
 }
 
 fn refused(text: &str) -> String {
-    NetworkError::from(parse(text.as_bytes()).unwrap_err()).to_string()
+    Error::List(parse(text.as_bytes()).unwrap_err()).to_string()
 }
 
 #[test]

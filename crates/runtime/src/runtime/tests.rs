@@ -65,33 +65,33 @@ impl Bench {
         }
     }
 
-    fn add(&mut self) -> Result<Json, RuntimeError> {
+    fn add(&mut self) -> Result<Json, Error> {
         let args = [["A", "1"], ["B", "2"]].map(|pair| pair.map(str::to_owned).into()).into();
         let capabilities = Json::parse(br#"{"mac":"aa","ips":[]}"#).unwrap();
         let conf = RuntimeConf { args, capabilities, ..self.conf() };
         self.runtime().add(&conf)
     }
 
-    fn del(&mut self) -> Result<(), RuntimeError> {
+    fn del(&mut self) -> Result<(), Error> {
         let conf = self.conf();
         self.runtime().del(&conf)
     }
 
-    fn check(&mut self) -> Result<(), RuntimeError> {
+    fn check(&mut self) -> Result<(), Error> {
         let conf = self.conf();
         self.runtime().check(&conf)
     }
 
-    fn status(&mut self) -> Result<bool, RuntimeError> {
+    fn status(&mut self) -> Result<bool, Error> {
         let mut runtime = self.runtime();
         let network = runtime.networks.find("n")?;
         runtime.status(&network)
     }
 
-    fn gc(&mut self, keep: Keep) -> Result<Vec<Attachment>, RuntimeError> {
+    fn gc(&mut self, keep: Keep) -> Result<Vec<Attachment>, Error> {
         let mut runtime = self.runtime();
         let network = runtime.networks.find("n")?;
-        runtime.gc(&network, keep)
+        runtime.gc(&network, keep, false)
     }
 
     /// `TYPE-VERB` of every call since the last time, in order.
@@ -318,7 +318,7 @@ fn gc_can_keep_what_lives() {
     bench.runtime().add(&conf).unwrap();
     bench.calls();
     let network = bench.runtime().networks.find("n").unwrap();
-    assert_eq!(bench.runtime().stale(&network, Keep::Live).unwrap(), std::slice::from_ref(&lost));
+    assert_eq!(bench.runtime().gc(&network, Keep::Live, true).unwrap(), std::slice::from_ref(&lost));
     assert!(bench.calls().is_empty());
     assert_eq!(bench.gc(Keep::Live).unwrap(), [lost]);
     let calls = bench.take_calls();

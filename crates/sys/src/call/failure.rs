@@ -17,11 +17,6 @@ pub trait Coded: Error + 'static {
     fn code(&self) -> Code {
         Self::CODE
     }
-
-    /// The error object of a delegate, which is passed through unchanged.
-    fn passed_through(&self) -> Option<&ErrorObject> {
-        None
-    }
 }
 
 /// A failed verb. Boxed, since it travels through every `Result`.
@@ -93,11 +88,10 @@ impl std::fmt::Display for Failure {
     }
 }
 
+impl Error for Failure {}
+
 impl<E: Coded> From<E> for Failure {
     fn from(error: E) -> Self {
-        if let Some(object) = error.passed_through() {
-            return Self(Box::new(object.clone()));
-        }
         Self::caused(error.code(), error.to_string(), &error)
     }
 }

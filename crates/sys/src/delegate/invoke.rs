@@ -9,95 +9,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use cnibox_spec::{
-    CniResult, Code, ErrorObject, Json, JsonError, PrevResultError, Verb, list, parse_result, quoted,
-};
+use cnibox_netns::errno::io_text;
+use cnibox_spec::{CniResult, Code, ErrorObject, Json, Verb, list, parse_result, quoted};
 use serde::Deserialize;
-use thiserror::Error;
 
-use crate::call::{Coded, Entry, Exit, Host, Sys};
-
-/// Why a delegate could not be called, or what it answered.
-#[derive(Debug, Error)]
-pub enum DelegateError {
-    /// `ipam.type` is empty.
-    #[error("no plugin name provided")]
-    NoName,
-    /// `ipam.type` has a slash.
-    #[error("invalid plugin name: {0}")]
-    InvalidName(String),
-    /// `ipam.type` is a plugin that has addresses managed and does not manage any.
-    #[error("{} is no IPAM plugin", quoted(.0))]
-    NotIpam(String),
-    /// Every delegate has called another one.
-    #[error("plugin {} would be called by {DEPTH} others that call each other", quoted(.0))]
-    TooDeep(String),
-    /// `CNI_PATH` names no directory.
-    #[error("no paths provided")]
-    NoPaths,
-    /// No directory of `CNI_PATH` has the plugin.
-    #[error("failed to find plugin {} in path {}", quoted(.name), list(.paths))]
-    NotFound {
-        /// The plugin.
-        name: String,
-        /// The directories.
-        paths: Vec<String>,
-    },
-    /// The plugin could not be started or spoken to.
-    #[error("netplugin failed with no error message: fork/exec {}: {}", .path.display(), cnibox_netns::errno::io_text(.source))]
-    Start {
-        /// The executable.
-        path: PathBuf,
-        /// The system's answer.
-        source: std::io::Error,
-    },
-    /// The plugin failed; its error object is passed on.
-    #[error("{0}")]
-    Answered(ErrorObject),
-    /// The plugin succeeded with something that is no result.
-    #[error("failed to unmarshal raw result: {0}")]
-    Unreadable(#[from] JsonError),
-    /// The plugin succeeded with a result of the wrong shape.
-    #[error("{0}")]
-    Result(#[from] PrevResultError),
-}
-
-impl Coded for DelegateError {
-    fn code(&self) -> Code {
-        match self {
-            Self::NoName | Self::InvalidName(_) | Self::NotIpam(_) | Self::TooDeep(_) => Code::INVALID_CONFIG,
-            Self::Start { .. } => Code::UNKNOWN,
-            Self::NoPaths
-            | Self::NotFound { .. }
-            | Self::Answered(_)
-            | Self::Unreadable(_)
-            | Self::Result(_) => Code::INTERNAL,
-        }
-    }
-
-    fn passed_through(&self) -> Option<&ErrorObject> {
-        if let Self::Answered(object) = self { Some(object) } else { None }
-    }
-}
-
-impl DelegateError {
-    pub(crate) fn is_transient(&self) -> bool {
-        self.passed_through().is_some_and(|object| object.code == Code::TRY_AGAIN_LATER)
-    }
-}
+use crate::call::{Entry, Exit, Failure, Host, Sys};
 
 impl Sys<'_> {
     /// Calls `plugin` with ADD, this call's environment and configuration, and reads its result. `version` is the
     /// configuration's `cniVersion`, which a result without one has too.
-    pub(crate) fn delegate_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, DelegateError> {
+    pub(crate) fn delegate_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
         let stdout = self.delegate(Verb::Add, plugin)?;
-        let mut json = Json::parse(&stdout)?;
+        let failed = |error: String| Failure::new(Code::INTERNAL, error);
+        let mut json = Json::parse(&stdout)
+            .map_err(|error| failed(format!("failed to unmarshal raw result: {error}")))?;
         let answered = json.member("cniVersion").and_then(Json::as_str).unwrap_or_default().to_owned();
         if answered.is_empty() {
             json.set("cniVersion", Json::String(version.to_owned()));
-            return Ok(parse_result(version, &json)?);
+            return parse_result(version, &json).map_err(|error| failed(error.to_string()));
         }
-        Ok(parse_result(&answered, &json)?)
+        parse_result(&answered, &json).map_err(|error| failed(error.to_string()))
     }
 
     /// Whether `plugin` may ask the network by the container's interface. Only of this executable's plugins is it known which
@@ -113,12 +44,12 @@ impl Sys<'_> {
     /// Calls `plugin` with any verb, this call's environment and configuration; answers with its stdout.
     ///
     /// # Errors
-    /// [`DelegateError`].
-    pub fn delegate(&mut self, verb: Verb, plugin: &str) -> Result<Vec<u8>, DelegateError> {
+    /// The plugin cannot be called; what it answered, if it failed.
+    pub fn delegate(&mut self, verb: Verb, plugin: &str) -> Result<Vec<u8>, Failure> {
         let own = self.registry.find(plugin);
         // The reference starts processes until none can be started.
         if own.is_some_and(|own| !own.is_delegate) {
-            return Err(DelegateError::NotIpam(plugin.to_owned()));
+            return Err(refused(format!("{} is no IPAM plugin", quoted(plugin))));
         }
         let path = find(plugin, self.env.cni_path())?;
         let answer = match own.filter(|_| is_this_executable(&path)) {
@@ -126,13 +57,16 @@ impl Sys<'_> {
             None => {
                 let callers = self.env.var(CALLERS).parse().unwrap_or(0_u32);
                 if callers >= DEPTH {
-                    return Err(DelegateError::TooDeep(plugin.to_owned()));
+                    let plugin = quoted(plugin);
+                    let msg =
+                        format!("plugin {plugin} would be called by {DEPTH} others that call each other");
+                    return Err(refused(msg));
                 }
                 self.execute(verb, &path, callers + 1)?
             }
         };
         if answer.exit != 0 {
-            return Err(DelegateError::Answered(error_object(&answer)));
+            return Err(error_object(&answer).into());
         }
         let _ = self.stderr.write_all(&answer.stderr);
         Ok(answer.stdout)
@@ -151,12 +85,16 @@ impl Sys<'_> {
         Answer { exit, status: format!("exit status {exit}"), stdout, stderr }
     }
 
-    fn execute(&self, verb: Verb, path: &Path, callers: u32) -> Result<Answer, DelegateError> {
+    fn execute(&self, verb: Verb, path: &Path, callers: u32) -> Result<Answer, Failure> {
         let mut command = Command::new(path);
         command.env_clear().envs(self.env.iter());
         command.env("CNI_COMMAND", verb.as_str()).env(CALLERS, callers.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let failed = |source| DelegateError::Start { path: path.to_owned(), source };
+        let failed = |error: io::Error| {
+            let (path, error) = (path.display(), io_text(&error));
+            let msg = format!("netplugin failed with no error message: fork/exec {path}: {error}");
+            Failure::new(Code::UNKNOWN, msg)
+        };
         let mut attempts_left = BUSY_ATTEMPTS;
         let child = loop {
             attempts_left -= 1;
@@ -240,19 +178,27 @@ fn status_text(status: std::process::ExitStatus) -> String {
 }
 
 /// The first regular file called `name`, symlinks followed; whether it can be executed is not asked.
-fn find(name: &str, paths: Vec<String>) -> Result<PathBuf, DelegateError> {
+fn find(name: &str, paths: Vec<String>) -> Result<PathBuf, Failure> {
     if name.is_empty() {
-        return Err(DelegateError::NoName);
+        return Err(refused("no plugin name provided"));
     }
     if name.contains('/') {
-        return Err(DelegateError::InvalidName(name.to_owned()));
+        return Err(refused(format!("invalid plugin name: {name}")));
     }
     if paths.is_empty() {
-        return Err(DelegateError::NoPaths);
+        return Err(Failure::new(Code::INTERNAL, "no paths provided"));
     }
     let candidates = paths.iter().map(|dir| Path::new(dir).join(name));
     let found = candidates.into_iter().find(|path| fs::metadata(path).is_ok_and(|meta| meta.is_file()));
-    found.ok_or_else(|| DelegateError::NotFound { name: name.to_owned(), paths })
+    found.ok_or_else(|| {
+        let msg = format!("failed to find plugin {} in path {}", quoted(name), list(&paths));
+        Failure::new(Code::INTERNAL, msg)
+    })
+}
+
+/// A configuration that names no plugin that can be called.
+fn refused(msg: impl Into<String>) -> Failure {
+    Failure::new(Code::INVALID_CONFIG, msg)
 }
 
 fn is_this_executable(path: &Path) -> bool {

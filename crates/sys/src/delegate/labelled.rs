@@ -9,24 +9,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use cnibox_netns::errno::io_text;
-use cnibox_spec::Verb;
+use cnibox_spec::{Code, Verb};
 use serde::Serialize;
-use thiserror::Error;
 
 use super::invoke::{error_object, talk};
-use crate::call::{Coded, Failure, Place, Sys};
-use crate::delegate::DelegateError;
-
-/// Why the process could not do its work.
-#[derive(Debug, Error)]
-enum LabelError {
-    #[error("failed set socket label: {operation} {EXEC_LABEL}: {}", io_text(.source))]
-    Label { operation: &'static str, source: io::Error },
-    #[error("{plugin} cannot be started with an SELinux context: {}", io_text(.source))]
-    Start { plugin: &'static str, source: io::Error },
-}
-
-impl Coded for LabelError {}
+use crate::call::{Failure, Place, Sys};
 
 impl Sys<'_> {
     /// Runs ADD of `plugin`, one of this executable's, in the container's namespace with `context` as its process's
@@ -40,7 +27,10 @@ impl Sys<'_> {
         plugin: &'static str,
         config: &impl Serialize,
     ) -> Result<(), Failure> {
-        let start = |source| LabelError::Start { plugin, source };
+        let failed = |what: String, error: io::Error| {
+            Failure::new(Code::INTERNAL, format!("{what}: {}", io_text(&error)))
+        };
+        let start = |error| failed(format!("{plugin} cannot be started with an SELinux context"), error);
         let config = serde_json::to_vec(config).map_err(|error| start(error.into()))?;
         let env = self.env.clone().with("CNI_COMMAND", Verb::Add.as_str());
         let env = env.with("CNI_NETNS", OWN_NETNS).with("CNI_NETNS_OVERRIDE", "1").with("CNI_ARGS", "");
@@ -49,20 +39,21 @@ impl Sys<'_> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // The label is of this thread, and so is the namespace; the process inherits both.
         let child = self.inside(Place::Pod, || {
-            let failed = |operation| move |source| LabelError::Label { operation, source };
+            let label_failed =
+                |what| move |error| failed(format!("failed set socket label: {what} {EXEC_LABEL}"), error);
             // Opened once, so that it can be taken back even when no more files can be opened.
-            let label = OpenOptions::new().write(true).open(EXEC_LABEL).map_err(failed("open"))?;
-            label.write_all_at(context.as_bytes(), 0).map_err(failed("write"))?;
+            let label = OpenOptions::new().write(true).open(EXEC_LABEL).map_err(label_failed("open"))?;
+            label.write_all_at(context.as_bytes(), 0).map_err(label_failed("write"))?;
             let child = command.spawn().map_err(start);
             if let Err(error) = label.write_all_at(NO_LABEL, 0) {
                 // Nobody would listen to it or wait for its end.
                 let _ = child.map(|mut child| child.kill().and_then(|()| child.wait()));
-                return Err(failed("write")(error));
+                return Err(label_failed("write")(error));
             }
             child
         })??;
         let answer = talk(child, &config).map_err(start)?;
-        if answer.exit == 0 { Ok(()) } else { Err(DelegateError::Answered(error_object(&answer)).into()) }
+        if answer.exit == 0 { Ok(()) } else { Err(error_object(&answer).into()) }
     }
 }
 

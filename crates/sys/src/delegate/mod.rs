@@ -5,5 +5,3 @@
 
 mod invoke;
 mod labelled;
-
-pub use invoke::DelegateError;

@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use cnibox_spec::{CniResult, Code, Verb};
 
 use crate::call::{Failure, Sys, Txn, UndoStep};
-use crate::delegate::DelegateError;
 
 impl Txn<'_, '_> {
     /// ADD to the IPAM plugin; an answer without addresses is a failure.
@@ -28,7 +27,7 @@ struct Released(String);
 
 impl UndoStep for Released {
     fn undo(&self, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        Ok(sys.delegate(Verb::Del, &self.0).map(drop)?)
+        sys.delegate(Verb::Del, &self.0).map(drop)
     }
 }
 
@@ -50,15 +49,15 @@ impl Sys<'_> {
         Ok(result)
     }
 
-    fn ipam_undo(&mut self, plugin: &str, failure: DelegateError) -> Failure {
+    fn ipam_undo(&mut self, plugin: &str, mut failure: Failure) -> Failure {
         // What gave up waiting before it did anything would only wait as long again.
-        let has_nothing = failure.is_transient() || reserved_address(&failure).is_some();
-        let mut failure = Failure::from(failure);
+        let has_nothing =
+            failure.object().code == Code::TRY_AGAIN_LATER || reserved_address(&failure).is_some();
         if has_nothing || self.another_may_live() {
             return failure;
         }
         // A configuration that the plugin cannot read fails ADD and DEL alike; once is enough.
-        if let Err(error) = self.delegate(Verb::Del, plugin).map_err(Failure::from)
+        if let Err(error) = self.delegate(Verb::Del, plugin)
             && error != failure
         {
             failure.add_details(&format!("undo: {error}"));
@@ -74,17 +73,17 @@ impl Sys<'_> {
     pub fn ipam_forward(&mut self, verb: Verb, ipam: Option<&str>) -> Result<(), Failure> {
         match ipam {
             Some(_) if verb == Verb::Del && self.remains().is_some() => Ok(()),
-            Some(plugin) => Ok(self.delegate(verb, plugin).map(drop)?),
+            Some(plugin) => self.delegate(verb, plugin).map(drop),
             None => Ok(()),
         }
     }
 }
 
 /// The address in host-local's "10.0.0.9 has been allocated to c1, duplicate allocation is not allowed".
-fn reserved_address(error: &DelegateError) -> Option<IpAddr> {
-    let DelegateError::Answered(object) = error else { return None };
-    let duplicate = object.msg.ends_with(", duplicate allocation is not allowed");
-    let words = object.msg.split_whitespace();
+fn reserved_address(failure: &Failure) -> Option<IpAddr> {
+    let msg = &failure.object().msg;
+    let duplicate = msg.ends_with(", duplicate allocation is not allowed");
+    let words = msg.split_whitespace();
     duplicate.then(|| words.filter_map(|word| word.parse().ok()).next()).flatten()
 }
 

@@ -2,9 +2,8 @@
 //! Where rules are written that could be written either way. Must never know which rules.
 
 use cnibox_spec::Code;
-use thiserror::Error;
 
-use crate::call::Coded;
+use crate::call::Failure;
 
 /// Where rules are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,20 +43,13 @@ impl Backend {
     /// backend anyway.
     ///
     /// # Errors
-    /// [`UnknownBackend`], where it is needed.
-    pub fn of_masquerade(name: Option<&str>, is_needed: bool) -> Result<Option<Self>, UnknownBackend> {
-        match name.map(|name| Self::named(name).ok_or_else(|| UnknownBackend(name.to_owned()))).transpose() {
-            Err(error) if is_needed => Err(error),
-            choice => Ok(choice.unwrap_or(None)),
+    /// An unknown one, where it is needed.
+    pub fn of_masquerade(name: Option<&str>, is_needed: bool) -> Result<Option<Self>, Failure> {
+        match (name, name.and_then(Self::named)) {
+            (Some(name), None) if is_needed => {
+                Err(Failure::new(Code::INVALID_CONFIG, format!("unknown ipmasq backend {name:?}")))
+            }
+            (_, choice) => Ok(choice),
         }
     }
-}
-
-/// `ipMasqBackend` names nothing that is known.
-#[derive(Debug, Error)]
-#[error("unknown ipmasq backend {:?}", .0)]
-pub struct UnknownBackend(pub String);
-
-impl Coded for UnknownBackend {
-    const CODE: Code = Code::INVALID_CONFIG;
 }

@@ -8,5 +8,5 @@ mod forwarding;
 mod masquerade;
 mod permission;
 
-pub use backend::{Backend, UnknownBackend};
+pub use backend::Backend;
 pub use masquerade::Masquerade;

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use cnibox_runtime::{Network, NetworkError, PLUGINS_DIR, RuntimeError};
+use cnibox_runtime::{Error, Network, PLUGINS_DIR};
 use cnibox_sys::{Failure, Sys};
 
 use super::Console;
@@ -105,8 +105,8 @@ fn networks(console: &mut Console<'_>) -> Vec<Finding> {
         Ok(networks) => networks,
         Err(error) => return vec![(BAD, format!("networks: {error}"))],
     };
-    let told = |(file, network): (PathBuf, Result<Network, NetworkError>)| {
-        let status = network.map_err(RuntimeError::from).and_then(|network| runtime.status(&network));
+    let told = |(file, network): (PathBuf, Result<Network, Error>)| {
+        let status = network.and_then(|network| runtime.status(&network));
         let network = format!("network in {}", file.display());
         match status {
             Ok(true) => (GOOD, format!("{network}: STATUS of its plugins")),
