@@ -5,9 +5,8 @@
 use cnibox_netlink::{Error, Link, LinkChange};
 use cnibox_netns::sysctl;
 use cnibox_spec::{CniResult, CniVersion, Dns, IfName, Interface, NetnsPath, check_expressible, quoted};
-use thiserror::Error as ThisError;
 
-use crate::call::{Coded, Failure, Place, Pod, Sys, Txn, Undo};
+use crate::call::{Failure, Place, Pod, Sys, Txn, Undo};
 use crate::interface::InterfacePlan;
 use crate::interface::configure::InterfaceError;
 
@@ -34,20 +33,6 @@ pub enum Announce {
     /// Gratuitous ARP and unsolicited neighbour advertisements (`ndisc_notify`).
     ArpAndNeighbours,
 }
-
-/// Why there is no interface.
-#[derive(Debug, ThisError)]
-enum PodLinkError {
-    #[error("failed to create {kind}: {source}")]
-    Create { kind: &'static str, source: Error },
-    /// The name is taken. The reference finds that out when it renames.
-    #[error("failed to rename {kind} to {ifname:?}: {source}")]
-    NameTaken { kind: &'static str, ifname: String, source: Error },
-    #[error("failed to refetch {kind} {ifname:?}: {source}")]
-    Refetch { kind: &'static str, ifname: String, source: Error },
-}
-
-impl Coded for PodLinkError {}
 
 impl Sys<'_> {
     /// [`Sys::open_pod`] with the text that interface plugins put in front of a failure.
@@ -83,22 +68,24 @@ impl<'h> Txn<'_, 'h> {
         create: impl FnOnce(&mut Sys<'h>) -> Result<Result<(), Error>, Failure>,
     ) -> Result<Link, Failure> {
         let name = || ifname.to_string();
-        let refetched = |source| PodLinkError::Refetch { kind, ifname: name(), source };
+        let failed =
+            |what: String, error: Error| Failure::from(error).prefixed(&format!("failed to {what}: "));
+        let refetched = |error| failed(format!("refetch {kind} {:?}", ifname.as_str()), error);
         if is_name_pattern(ifname) {
-            return Err(refetched(Error::LinkNotFound).into());
+            return Err(refetched(Error::LinkNotFound));
         }
         self.sys().attempt_begins()?;
         self.sys().attempt_announces();
         self.step(Undo::Link { place: Place::Pod, name: name() }, |sys| match create(sys)? {
-            // Other things than the name can be taken, such as a VLAN.
-            Err(source)
-                if source.is_exists()
+            // Other things than the name can be taken, such as a VLAN. The reference finds a taken name when it renames.
+            Err(error)
+                if error.is_exists()
                     && !CREATED_IN_PLACE.contains(&kind)
                     && sys.rtnl(Place::Pod)?.link_by_name_if_present(ifname.as_str())?.is_some() =>
             {
-                Err(Failure::from(PodLinkError::NameTaken { kind, ifname: name(), source }))
+                Err(failed(format!("rename {kind} to {:?}", ifname.as_str()), error))
             }
-            made => made.map_err(|source| PodLinkError::Create { kind, source }.into()),
+            made => made.map_err(|error| failed(format!("create {kind}"), error)),
         })?;
         self.shared(|sys| {
             let link = sys.rtnl(Place::Pod)?.link_by_name(ifname.as_str());

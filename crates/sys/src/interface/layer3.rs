@@ -5,27 +5,10 @@
 use std::net::IpAddr;
 
 use cnibox_netlink::{Family, Link, Route as KernelRoute, TABLE_MAIN};
-use cnibox_spec::{Attachment, IpConfig, Route, hex_mask, or_nil, subnet};
-use ipnetwork::IpNetwork;
-use thiserror::Error;
+use cnibox_spec::{Attachment, Code, IpConfig, Route, hex_mask, or_nil, subnet};
 
-use crate::call::{Coded, Failure, Place, Sys};
+use crate::call::{Failure, Place, Sys};
 use crate::node::{Backend, Masquerade};
-
-/// What is not as ADD left it.
-#[derive(Debug, Error)]
-enum Drift {
-    #[error("Failed to match addr {address} on interface {ifname}")]
-    Address { address: IpNetwork, ifname: String },
-    #[error("Failed to find Gateway {} for interface {ifname}", or_nil(*.gateway))]
-    SubnetRoute { gateway: Option<IpAddr>, ifname: String },
-    #[error("masquerade not found: {0}")]
-    Masquerade(String),
-    #[error("Expected Route {} not found in routing table", go_route(.0))]
-    Route(Box<Route>),
-}
-
-impl Coded for Drift {}
 
 impl Sys<'_> {
     /// Every address is on the container's interface `link`, and the main table has a route to its subnet.
@@ -38,12 +21,13 @@ impl Sys<'_> {
         let present = rtnl.addrs(link.index, None)?;
         for ip in ips {
             if !present.iter().any(|addr| addr.net == ip.address) {
-                return Err(Drift::Address { address: ip.address, ifname: ifname.clone() }.into());
+                return Err(drift(format!("Failed to match addr {} on interface {ifname}", ip.address)));
             }
             let subnet = subnet(ip.address);
             let routes = rtnl.routes(Family::of(ip.address.ip()), TABLE_MAIN, None)?;
             if !routes.iter().any(|route| route.dst == subnet) {
-                return Err(Drift::SubnetRoute { gateway: ip.gateway, ifname: ifname.clone() }.into());
+                let gateway = or_nil(ip.gateway);
+                return Err(drift(format!("Failed to find Gateway {gateway} for interface {ifname}")));
             }
         }
         Ok(())
@@ -69,7 +53,7 @@ impl Sys<'_> {
         if choice.is_none() && matches!(masquerade.missing(engine, chosen.other(), addresses), Ok(None)) {
             return Ok(());
         }
-        Err(Drift::Masquerade(missing).into())
+        Err(drift(format!("masquerade not found: {missing}")))
     }
 
     /// Every route exists, in the table that it was put into. Of a default route only the existence counts, as in the
@@ -83,11 +67,16 @@ impl Sys<'_> {
             let family = Family::of(route.dst.ip());
             let present = self.rtnl(Place::Pod)?.routes(family, table.unwrap_or(TABLE_MAIN), None)?;
             if !present.iter().any(|candidate| fulfils(candidate, route)) {
-                return Err(Drift::Route(Box::new(route.clone())).into());
+                return Err(drift(format!("Expected Route {} not found in routing table", go_route(route))));
             }
         }
         Ok(())
     }
+}
+
+/// Something is not as ADD left it.
+fn drift(msg: String) -> Failure {
+    Failure::new(Code::INTERNAL, msg)
 }
 
 fn fulfils(candidate: &KernelRoute, wanted: &Route) -> bool {

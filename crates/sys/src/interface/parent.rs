@@ -7,20 +7,8 @@ use std::os::fd::AsFd;
 use cnibox_netlink::{Family, Link, TABLE_MAIN};
 use cnibox_netns::NetNs;
 use cnibox_spec::Code;
-use thiserror::Error;
 
-use crate::call::{Coded, Failure, Place, Sys};
-
-/// Why a link cannot be the parent.
-#[derive(Debug, Error)]
-enum ParentError {
-    #[error("no default route interface found")]
-    NoDefaultRoute,
-    #[error("failed to lookup master {name:?}: {source}")]
-    Lookup { name: String, source: cnibox_netlink::Error },
-}
-
-impl Coded for ParentError {}
+use crate::call::{Failure, Place, Sys};
 
 impl Sys<'_> {
     /// The link called `master`, or the one that the first default route leads to, IPv4 before IPv6.
@@ -30,8 +18,9 @@ impl Sys<'_> {
     pub fn parent(&mut self, place: Place, master: Option<&str>) -> Result<Link, Failure> {
         let rtnl = self.rtnl(place)?;
         if let Some(name) = master {
-            let name = name.to_owned();
-            return Ok(rtnl.link_by_name(&name).map_err(|source| ParentError::Lookup { name, source })?);
+            let unfound =
+                |error| Failure::from(error).prefixed(&format!("failed to lookup master {name:?}: "));
+            return rtnl.link_by_name(name).map_err(unfound);
         }
         for family in [Family::V4, Family::V6] {
             let routes = rtnl.routes(family, TABLE_MAIN, None)?;
@@ -41,7 +30,7 @@ impl Sys<'_> {
                 return Ok(rtnl.link_by_index(index)?);
             }
         }
-        Err(ParentError::NoDefaultRoute.into())
+        Err(Failure::new(Code::INTERNAL, "no default route interface found"))
     }
 
     /// [`Sys::parent`] with the MTU that a link on it gets: the configured one, or `None` for the parent's.

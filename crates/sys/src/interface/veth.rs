@@ -7,11 +7,10 @@ use std::os::fd::AsFd;
 
 use cnibox_netlink::{Error, Link, LinkChange, Mac, VethSpec};
 use cnibox_netns::{NetNs, sysctl};
-use cnibox_spec::IfName;
-use thiserror::Error as ThisError;
+use cnibox_spec::{Code, IfName};
 
 use super::attach::is_name_pattern;
-use crate::call::{Coded, Failure, Place, Sys, Txn, Undo};
+use crate::call::{Failure, Place, Sys, Txn, Undo};
 
 /// What is wanted of a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,24 +32,6 @@ pub struct Veth {
     pub pod: Link,
 }
 
-/// Why there is no pair.
-#[derive(Debug, ThisError)]
-enum VethError {
-    #[error("container veth name ({ifname:?}) peer provided ({peer:?}) already exists", ifname = .ifname.as_str())]
-    Exists { ifname: IfName, peer: String },
-    #[error("failed to make veth pair: {0}")]
-    Make(#[source] Error),
-    /// The kernel would choose another name for the container's end.
-    #[error("failed to make veth pair: Link not found")]
-    Pattern,
-    #[error("failed to lookup {name:?}: {source}")]
-    Lookup { name: String, source: Error },
-    #[error("failed to find a unique veth name")]
-    NoUniqueName,
-}
-
-impl Coded for VethError {}
-
 impl Txn<'_, '_> {
     /// Creates a pair from inside the container's namespace with the host end directly in ours. The host end has no
     /// transmit queue, as the reference leaves it. Its name is noted before it is tried: the kernel takes no alias for a link
@@ -60,7 +41,8 @@ impl Txn<'_, '_> {
     /// When there is an interface of that name, or the kernel refuses.
     pub fn veth_add(&mut self, plan: &VethPlan) -> Result<Veth, Failure> {
         if is_name_pattern(&plan.ifname) {
-            return Err(VethError::Pattern.into());
+            // The kernel would choose another name for the container's end.
+            return Err(Failure::new(Code::INTERNAL, "failed to make veth pair: Link not found"));
         }
         self.sys().attempt_begins()?;
         let undo = Undo::Link { place: Place::Pod, name: plan.ifname.to_string() };
@@ -86,25 +68,28 @@ impl Sys<'_> {
             };
             match rtnl.link_add_veth(&spec) {
                 Ok(()) => return Ok(peer),
-                Err(error) if !error.is_exists() => return Err(VethError::Make(error).into()),
+                Err(error) if !error.is_exists() => {
+                    return Err(Failure::from(error).prefixed("failed to make veth pair: "));
+                }
                 Err(_) if rtnl.link_by_name_if_present(plan.ifname.as_str())?.is_some() => {
-                    return Err(VethError::Exists { ifname: plan.ifname.clone(), peer }.into());
+                    let ifname = plan.ifname.as_str();
+                    let msg =
+                        format!("container veth name ({ifname:?}) peer provided ({peer:?}) already exists");
+                    return Err(Failure::new(Code::INTERNAL, msg));
                 }
                 // The host end's name is taken: another one.
                 Err(_) => {}
             }
         }
-        Err(VethError::NoUniqueName.into())
+        Err(Failure::new(Code::INTERNAL, "failed to find a unique veth name"))
     }
 
     fn veth_look(&mut self, plan: &VethPlan, peer: &str) -> Result<Veth, Failure> {
-        let lookup = |name: &str| {
-            let name = name.to_owned();
-            |source| VethError::Lookup { name, source }
-        };
+        let unfound =
+            |name: &str, error| Failure::from(error).prefixed(&format!("failed to lookup {name:?}: "));
         let ifname = plan.ifname.as_str();
-        let pod = self.rtnl(Place::Pod)?.link_by_name(ifname).map_err(lookup(ifname))?;
-        let host = self.host()?.link_by_name(peer).map_err(lookup(peer))?;
+        let pod = self.rtnl(Place::Pod)?.link_by_name(ifname).map_err(|error| unfound(ifname, error))?;
+        let host = self.host()?.link_by_name(peer).map_err(|error| unfound(peer, error))?;
         Ok(Veth { host, pod })
     }
 
