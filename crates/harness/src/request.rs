@@ -51,7 +51,7 @@ impl NetConf {
     /// The configured DNS; `None` when nothing of it is set.
     #[must_use]
     pub fn dns(&self) -> Option<Dns> {
-        self.common().dns.into_dns()
+        self.configured(self.common().dns)
     }
 
     /// What takes the place of the IPAM plugin's DNS in plugins that always replace it: the network's own, and nothing
@@ -59,8 +59,15 @@ impl NetConf {
     #[must_use]
     pub fn dns_instead(&self) -> Option<Dns> {
         let Common { ipam, dns, .. } = self.common();
-        let configured = dns.into_dns();
+        let configured = self.configured(dns);
         if ipam.use_dns == Json::Bool(true) { configured } else { Some(configured.unwrap_or_default()) }
+    }
+
+    /// An empty list counts as set, an absent one does not.
+    fn configured(&self, dns: Dns) -> Option<Dns> {
+        let member = |key| self.json.member("dns")?.member(key);
+        let has_list = ["nameservers", "search", "options"].into_iter().any(|key| member(key).is_some());
+        (has_list || dns != Dns::default()).then_some(dns)
     }
 
     /// A document that no plugin takes has nothing.
@@ -92,7 +99,7 @@ struct Common {
     #[serde(rename = "capabilities")]
     _capabilities: Option<Capabilities>,
     ipam: Ipam,
-    dns: DnsShape,
+    dns: Dns,
     #[serde(rename = "prevResult")]
     _prev_result: Option<RawResult>,
 }
@@ -109,31 +116,6 @@ struct Ipam {
     /// An option of our `dhcp`: the names of the lease are wanted. Other plugins may mean anything by it.
     #[serde(rename = "useDNS")]
     use_dns: Json,
-}
-
-/// An empty list counts as set, so it is kept apart from an absent one.
-#[derive(Default, Deserialize)]
-#[serde(rename = "types.DNS", default)]
-struct DnsShape {
-    nameservers: Option<Vec<String>>,
-    domain: String,
-    search: Option<Vec<String>>,
-    options: Option<Vec<String>>,
-}
-
-impl DnsShape {
-    fn into_dns(self) -> Option<Dns> {
-        let set = self.nameservers.is_some()
-            || self.search.is_some()
-            || self.options.is_some()
-            || !self.domain.is_empty();
-        set.then(|| Dns {
-            nameservers: self.nameservers.unwrap_or_default(),
-            domain: self.domain,
-            search: self.search.unwrap_or_default(),
-            options: self.options.unwrap_or_default(),
-        })
-    }
 }
 
 #[derive(Deserialize)]
