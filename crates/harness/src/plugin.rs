@@ -97,7 +97,7 @@ impl<C> Request<'_, C, AddArgs> {
 
     /// What CHECK expects of the container's interface.
     #[must_use]
-    pub fn expected(&self, ipam: Option<String>, wording: CheckWording) -> Expected<'_> {
+    pub fn expected<'a>(&'a self, ipam: Option<&'a str>, wording: CheckWording) -> Expected<'a> {
         let AddArgs { attachment, netns } = &self.args;
         Expected { netns, ifname: &attachment.ifname, ipam, prev_result: self.conf.prev_result(), wording }
     }

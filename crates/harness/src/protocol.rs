@@ -292,7 +292,7 @@ fn gate(verbs: &Verbs, verb: Verb, named: Named) -> Result<NetConf, Failure> {
     }
     let version = CniVersion::parse(&text).ok().filter(|version| verbs.versions.contains(version));
     let version = version.ok_or_else(|| incompatible(&text, verbs.versions))?;
-    Ok(NetConf { json, network, version, version_text: text })
+    Ok(NetConf::new(json, network, version, text))
 }
 
 fn incompatible(text: &str, versions: &[CniVersion]) -> Failure {

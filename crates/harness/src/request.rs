@@ -2,6 +2,7 @@
 //! The network configuration as far as it is every plugin's.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use cnibox_netlink::{InvalidMac, Mac};
@@ -24,9 +25,15 @@ pub struct NetConf {
     pub version: CniVersion,
     /// `cniVersion` as written; absent is empty.
     pub version_text: String,
+    /// Decoded once, when somebody asks.
+    common: OnceCell<Common>,
 }
 
 impl NetConf {
+    pub(crate) fn new(json: Json, network: NetworkName, version: CniVersion, version_text: String) -> Self {
+        Self { json, network, version, version_text, common: OnceCell::new() }
+    }
+
     /// `prevResult`, converted to the current version; `None` when absent or `null`.
     ///
     /// # Errors
@@ -38,41 +45,36 @@ impl NetConf {
 
     /// The IPAM plugin's name, if there is to be one.
     #[must_use]
-    pub fn ipam(&self) -> Option<String> {
+    pub fn ipam(&self) -> Option<&str> {
         Some(self.required_ipam()).filter(|plugin| !plugin.is_empty())
     }
 
     /// The IPAM plugin's name; an empty one makes the call fail with the reference's text.
     #[must_use]
-    pub fn required_ipam(&self) -> String {
-        self.common().ipam.plugin
+    pub fn required_ipam(&self) -> &str {
+        &self.common().ipam.plugin
     }
 
-    /// The configured DNS; `None` when nothing of it is set.
+    /// The configured DNS; `None` when nothing of it is set. An empty list counts as set, an absent one does not.
     #[must_use]
     pub fn dns(&self) -> Option<Dns> {
-        self.configured(self.common().dns)
+        let member = |key| self.json.member("dns")?.member(key);
+        let has_list = ["nameservers", "search", "options"].into_iter().any(|key| member(key).is_some());
+        let dns = &self.common().dns;
+        (has_list || *dns != Dns::default()).then(|| dns.clone())
     }
 
     /// What takes the place of the IPAM plugin's DNS in plugins that always replace it: the network's own, and nothing
     /// where it has none. `None` leaves it as it is, which only those get who ask for it.
     #[must_use]
     pub fn dns_instead(&self) -> Option<Dns> {
-        let Common { ipam, dns, .. } = self.common();
-        let configured = self.configured(dns);
-        if ipam.use_dns == Json::Bool(true) { configured } else { Some(configured.unwrap_or_default()) }
-    }
-
-    /// An empty list counts as set, an absent one does not.
-    fn configured(&self, dns: Dns) -> Option<Dns> {
-        let member = |key| self.json.member("dns")?.member(key);
-        let has_list = ["nameservers", "search", "options"].into_iter().any(|key| member(key).is_some());
-        (has_list || dns != Dns::default()).then_some(dns)
+        let is_left = self.common().ipam.use_dns == Json::Bool(true);
+        self.dns().or_else(|| (!is_left).then(Dns::default))
     }
 
     /// A document that no plugin takes has nothing.
-    fn common(&self) -> Common {
-        decode(&self.json).unwrap_or_default()
+    fn common(&self) -> &Common {
+        self.common.get_or_init(|| decode(&self.json).unwrap_or_default())
     }
 
     /// The list of living attachments; `None` when the runtime sent none, which is not an empty list. libcni also
@@ -91,7 +93,7 @@ impl NetConf {
 }
 
 /// Fields of every configuration. Most of them are only checked for their types here.
-#[derive(Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename = "PluginConf", default)]
 struct Common {
     #[serde(rename = "type")]
@@ -104,11 +106,11 @@ struct Common {
     _prev_result: Option<RawResult>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename = "map[string]bool")]
 struct Capabilities(#[expect(dead_code, reason = "only its type matters")] BTreeMap<String, bool>);
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename = "types.IPAM", default)]
 struct Ipam {
     #[serde(rename = "type")]
@@ -118,7 +120,7 @@ struct Ipam {
     use_dns: Json,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename = "map[string]interface {}")]
 struct RawResult(#[expect(dead_code, reason = "only its type matters")] BTreeMap<String, IgnoredAny>);
 
@@ -219,19 +221,15 @@ mod tests {
     use super::*;
 
     fn conf(fields: &str) -> NetConf {
-        NetConf {
-            json: Json::parse(format!("{{{fields}}}").as_bytes()).unwrap(),
-            network: NetworkName::new("net").unwrap(),
-            version: CniVersion::V1_1_0,
-            version_text: "1.1.0".to_owned(),
-        }
+        let json = Json::parse(format!("{{{fields}}}").as_bytes()).unwrap();
+        NetConf::new(json, NetworkName::new("net").unwrap(), CniVersion::V1_1_0, "1.1.0".to_owned())
     }
 
     #[test]
     fn an_ipam_plugin_has_a_name() {
-        assert_eq!(conf(r#""IPAM":{"Type":"static"}"#).ipam().as_deref(), Some("static"));
+        assert_eq!(conf(r#""IPAM":{"Type":"static"}"#).ipam(), Some("static"));
         for none in ["", r#""ipam":null"#, r#""ipam":{"type":""}"#, r#""ipam":{"type":null}"#] {
-            assert_eq!((conf(none).ipam(), conf(none).required_ipam()), (None, String::new()), "{none}");
+            assert_eq!((conf(none).ipam(), conf(none).required_ipam()), (None, ""), "{none}");
         }
     }
 

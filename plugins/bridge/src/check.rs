@@ -16,7 +16,7 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     let ifname = &attachment.ifname;
     sys.open_pod_named(netns)?;
     // Without IPAM plugin there is nobody to ask; the reference asks nevertheless, and fails.
-    sys.ipam_forward(Verb::Check, request.conf.ipam().as_deref())?;
+    sys.ipam_forward(Verb::Check, request.conf.ipam())?;
     let result = request.conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
     let layer2 = plan::layer2(&request.config, ifname);
     let bridge = check_bridge(sys, &layer2.bridge, listed(&result, &request.config.bridge, ""))?;
@@ -204,5 +204,5 @@ pub(crate) fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Re
     if let Some(choice) = request.config.masquerade {
         sys.require_masquerade(choice)?;
     }
-    sys.ipam_forward(Verb::Status, request.conf.ipam().as_deref())
+    sys.ipam_forward(Verb::Status, request.conf.ipam())
 }

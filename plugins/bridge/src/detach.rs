@@ -22,7 +22,7 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     };
     let outcomes = [
         sys.masqueraded_pair_del(attachment, netns.as_ref(), host_end),
-        sys.ipam_forward(Verb::Del, request.conf.ipam().as_deref()),
+        sys.ipam_forward(Verb::Del, request.conf.ipam()),
         SpoofCheck::of(attachment).remove_if_present(sys),
     ];
     Failure::combine(outcomes.into_iter().filter_map(Result::err))
@@ -46,7 +46,7 @@ pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Re
         sys.stale_links_del(&ports, network, valid),
         stale_spoof_checks_remove(sys, network, valid),
         sys.masquerade_collect(network.as_str(), valid, &forgotten),
-        sys.ipam_forward(Verb::Gc, request.conf.ipam().as_deref()),
+        sys.ipam_forward(Verb::Gc, request.conf.ipam()),
     ];
     Failure::combine(outcomes.into_iter().filter_map(Result::err))
 }

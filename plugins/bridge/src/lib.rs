@@ -66,13 +66,13 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
         let attach = |tx: &mut Txn<'_, '_>| apply::attach(tx, &layer2, &veth, &bridge, &alias);
         let ipam = request.conf.ipam();
         // Else it is attached while the masquerade, which takes longest, is written.
-        let is_attached_first = ipam.as_deref().is_none_or(|plugin| tx.sys().asks_network(plugin));
+        let is_attached_first = ipam.is_none_or(|plugin| tx.sys().asks_network(plugin));
         if is_attached_first {
             attach(tx)?;
         }
         // Before the spoof check, whose names another attachment has, too, that lives in another namespace: an IPAM plugin
         // that knows of it refuses this one.
-        let ipam = ipam.map(|plugin| tx.ipam_add(&plugin, &request.conf.version_text)).transpose()?;
+        let ipam = ipam.map(|plugin| tx.ipam_add(plugin, &request.conf.version_text)).transpose()?;
         if layer2.spoof_check {
             apply::spoof_check(tx, &SpoofCheck::of(attachment), &veth)?;
         }

@@ -36,14 +36,14 @@ impl Plugin for Dummy {
             let create =
                 |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_dummy(args.attachment.ifname.as_str()));
             let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
-            let ipam = tx.ipam_add(&conf.required_ipam(), &conf.version_text)?;
+            let ipam = tx.ipam_add(conf.required_ipam(), &conf.version_text)?;
             tx.pod_configure(&link, Some(ipam), &plan)
         })
     }
 
     fn del(request: &Request<'_, (), DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let DelArgs { attachment, netns } = &request.args;
-        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam().as_deref())
+        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam())
     }
 
     fn check(request: &Request<'_, (), CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -55,12 +55,12 @@ impl Plugin for Dummy {
     }
 
     fn status(request: &Request<'_, (), ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Status, Some(&request.conf.required_ipam()))?;
+        sys.ipam_forward(Verb::Status, Some(request.conf.required_ipam()))?;
         sys.require_kind("dummy")
     }
 
     fn gc(request: &Request<'_, (), GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam().as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam())
     }
 }
 

@@ -43,7 +43,7 @@ impl Plugin for HostDevice {
         sys.attempt_begins()?;
         Txn::run(sys, |tx| {
             let lent = link.as_ref().map(|link| loan::lend(tx, link, &args.attachment.ifname)).transpose()?;
-            let ipam = ipam.map(|plugin| tx.ipam_add(&plugin, &conf.version_text)).transpose()?;
+            let ipam = ipam.map(|plugin| tx.ipam_add(plugin, &conf.version_text)).transpose()?;
             match lent {
                 Some(lent) => tx.pod_configure(&lent, ipam, &plan),
                 None => report_without_interface(ipam.unwrap_or_default(), plan),
@@ -53,7 +53,7 @@ impl Plugin for HostDevice {
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { conf, config, args } = request;
-        let released = sys.ipam_forward(Verb::Del, conf.ipam().as_deref());
+        let released = sys.ipam_forward(Verb::Del, conf.ipam());
         let returned = if config.dpdk {
             Ok(())
         } else {
@@ -73,7 +73,7 @@ impl Plugin for HostDevice {
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         sys.require_net_admin()?;
-        sys.ipam_forward(Verb::Status, request.conf.ipam().as_deref())
+        sys.ipam_forward(Verb::Status, request.conf.ipam())
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -87,7 +87,7 @@ impl Plugin for HostDevice {
                 .and_then(|netns| loan::take_back(sys, netns.as_ref(), &attachment, None));
             failures.extend(returned.err());
         }
-        failures.extend(sys.ipam_forward(Verb::Gc, request.conf.ipam().as_deref()).err());
+        failures.extend(sys.ipam_forward(Verb::Gc, request.conf.ipam()).err());
         Failure::combine(failures)
     }
 }

@@ -43,7 +43,7 @@ impl Plugin for Ipvlan {
             }
             let ipam = match &config.chained {
                 Some(result) => result.clone(),
-                None => tx.ipam_add(&conf.required_ipam(), &conf.version_text)?,
+                None => tx.ipam_add(conf.required_ipam(), &conf.version_text)?,
             };
             tx.pod_configure(&link, Some(ipam), &plan)
         })
@@ -51,7 +51,7 @@ impl Plugin for Ipvlan {
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let DelArgs { attachment, netns } = &request.args;
-        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam().as_deref())
+        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -67,13 +67,13 @@ impl Plugin for Ipvlan {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Status, request.conf.ipam().as_deref())?;
+        sys.ipam_forward(Verb::Status, request.conf.ipam())?;
         sys.require_kind("ipvlan")?;
         sys.require_parent(request.config.place, request.config.master.as_deref())
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam().as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam())
     }
 }
 

@@ -39,14 +39,14 @@ impl Plugin for Macvlan {
                 Ok(rtnl.link_add_macvlan(&spec, config.mode, config.mac, config.bcqueuelen))
             };
             let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
-            let ipam = conf.ipam().map(|plugin| tx.ipam_add(&plugin, &conf.version_text)).transpose()?;
+            let ipam = conf.ipam().map(|plugin| tx.ipam_add(plugin, &conf.version_text)).transpose()?;
             tx.pod_configure(&link, ipam, &plan)
         })
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let DelArgs { attachment, netns } = &request.args;
-        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam().as_deref())
+        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -59,13 +59,13 @@ impl Plugin for Macvlan {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Status, request.conf.ipam().as_deref())?;
+        sys.ipam_forward(Verb::Status, request.conf.ipam())?;
         sys.require_kind("macvlan")?;
         sys.require_parent(request.config.place, request.config.master.as_deref())
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam().as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam())
     }
 }
 

@@ -52,7 +52,7 @@ impl Plugin for Ptp {
         if let Some(choice) = request.config.masquerade {
             sys.require_masquerade(choice)?;
         }
-        sys.ipam_forward(Verb::Status, Some(&request.conf.required_ipam()))
+        sys.ipam_forward(Verb::Status, Some(request.conf.required_ipam()))
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -63,7 +63,7 @@ impl Plugin for Ptp {
         let failures = [
             sys.stale_links_del(&links, &conf.network, &args.valid),
             sys.masquerade_collect(conf.network.as_str(), &args.valid, &forgotten),
-            sys.ipam_forward(Verb::Gc, conf.ipam().as_deref()),
+            sys.ipam_forward(Verb::Gc, conf.ipam()),
         ];
         Failure::combine(failures.into_iter().filter_map(Result::err))
     }
@@ -71,7 +71,7 @@ impl Plugin for Ptp {
 
 fn add(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<CniResult, Failure> {
     let Request { conf, config, args } = request;
-    let ipam = tx.ipam_add(&conf.required_ipam(), &conf.version_text)?;
+    let ipam = tx.ipam_add(conf.required_ipam(), &conf.version_text)?;
     let peers = plan::peers(&ipam)?;
     let addresses: Vec<_> = peers.iter().map(|peer| peer.address).collect();
     tx.shared(|sys| apply::forwarding(sys, &addresses))?;
@@ -93,7 +93,7 @@ fn add(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<C
 /// prevResult nor an unchanged configuration is needed.
 fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let DelArgs { attachment, netns } = &request.args;
-    let released = sys.ipam_forward(Verb::Del, request.conf.ipam().as_deref());
+    let released = sys.ipam_forward(Verb::Del, request.conf.ipam());
     let host_end = |sys: &mut Sys<'_>| {
         let links = sys.host()?.links()?;
         sys.marked_links_del(&links, attachment)

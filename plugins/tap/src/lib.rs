@@ -34,14 +34,14 @@ impl Plugin for Tap {
                 create::device(sys, conf, config, &args.attachment.ifname)
             })?;
             let link = tx.shared(|sys| create::configure(sys, config, link))?;
-            let ipam = conf.ipam().map(|plugin| tx.ipam_add(&plugin, &conf.version_text)).transpose()?;
+            let ipam = conf.ipam().map(|plugin| tx.ipam_add(plugin, &conf.version_text)).transpose()?;
             tx.pod_configure(&link, ipam, &plan)
         })
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let DelArgs { attachment, netns } = &request.args;
-        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam().as_deref())
+        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -52,10 +52,10 @@ impl Plugin for Tap {
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         sys.require_tun()?;
-        sys.ipam_forward(Verb::Status, request.conf.ipam().as_deref())
+        sys.ipam_forward(Verb::Status, request.conf.ipam())
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam().as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam())
     }
 }

@@ -36,14 +36,14 @@ impl Plugin for Vlan {
         Txn::run(sys, |tx| {
             let create = |sys: &mut Sys<'_>| Ok(sys.rtnl(Place::Pod)?.link_add_vlan(&spec, config.id));
             let link = tx.pod_link_add(Self::NAME, &args.attachment.ifname, create)?;
-            let ipam = tx.ipam_add(&conf.required_ipam(), &conf.version_text).map_err(delegate_failed)?;
+            let ipam = tx.ipam_add(conf.required_ipam(), &conf.version_text).map_err(delegate_failed)?;
             tx.pod_configure(&link, Some(ipam), &plan)
         })
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let DelArgs { attachment, netns } = &request.args;
-        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam().as_deref())
+        sys.detach(netns.as_ref(), &attachment.ifname, request.conf.ipam())
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -55,13 +55,13 @@ impl Plugin for Vlan {
     }
 
     fn status(request: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.ipam_forward(Verb::Status, Some(&request.conf.required_ipam()))?;
+        sys.ipam_forward(Verb::Status, Some(request.conf.required_ipam()))?;
         sys.require_kind("vlan")?;
         sys.require_parent(request.config.place, Some(&request.config.master))
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam().as_deref())
+        sys.collect(&request.conf.network, &request.args.valid, request.conf.ipam())
     }
 }
 

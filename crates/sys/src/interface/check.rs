@@ -45,7 +45,7 @@ pub struct Expected<'a> {
     /// The interface.
     pub ifname: &'a IfName,
     /// The IPAM plugin, which is asked first.
-    pub ipam: Option<String>,
+    pub ipam: Option<&'a str>,
     /// prevResult, looked at when the IPAM plugin is content.
     pub prev_result: Result<Option<CniResult>, Failure>,
     /// How to say it.
@@ -103,7 +103,7 @@ impl Sys<'_> {
     pub fn check_prev_result(&mut self, expected: &Expected<'_>) -> Result<(CniResult, Interface), Failure> {
         let Expected { netns, ifname, wording, .. } = expected;
         self.open_pod_named(netns)?;
-        self.ipam_forward(Verb::Check, expected.ipam.as_deref())?;
+        self.ipam_forward(Verb::Check, expected.ipam)?;
         let required = || wording.say(wording.before_required, "Required prevResult missing");
         let result =
             expected.prev_result.clone()?.ok_or_else(|| Failure::new(Code::INVALID_CONFIG, required()))?;
