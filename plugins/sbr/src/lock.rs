@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cnibox_netns::errno;
 use cnibox_spec::Code;
-use cnibox_sys::{Failure, OrSay, lock_within};
+use cnibox_sys::{Failure, lock_within};
 
 /// Waits for the lock of the namespace at `path`. Closing the file gives it back.
 ///
@@ -29,7 +29,7 @@ pub(crate) fn lock_if_free(path: &str) -> Result<Option<File>, Failure> {
 
 fn within(path: &str, patience: Duration) -> Result<Option<File>, Failure> {
     let locked = File::open(path).and_then(|file| lock_within(file, patience));
-    locked.or_say(|error| format!("lock {path}: {}", errno::io_text(error)))
+    locked.map_err(|error| Failure::internal(format!("lock {path}: {}", errno::io_text(&error))))
 }
 
 /// Far longer than a call holds it.

@@ -96,7 +96,7 @@ impl<E: Coded> From<E> for Failure {
     }
 }
 
-/// Says where an error arises what was attempted.
+/// Says where an error arises what was attempted. A [`Failure`] has said it already, and keeps its code.
 pub trait OrSay<T, E> {
     /// A [`Failure::internal`] with the message `text` and the kernel's own words for the details.
     ///
@@ -105,7 +105,7 @@ pub trait OrSay<T, E> {
     fn or_say(self, text: impl FnOnce(&E) -> String) -> Result<T, Failure>;
 }
 
-impl<T, E: Error + 'static> OrSay<T, E> for Result<T, E> {
+impl<T, E: Coded> OrSay<T, E> for Result<T, E> {
     fn or_say(self, text: impl FnOnce(&E) -> String) -> Result<T, Failure> {
         self.map_err(|error| Failure::caused(Code::INTERNAL, text(&error), &error))
     }
