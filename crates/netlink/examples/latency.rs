@@ -8,7 +8,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use cnibox_netlink::{AddrSpec, RouteSpec, Rtnl, VethSpec};
+use cnibox_netlink::{Addr, RouteSpec, Rtnl, VethSpec};
 use cnibox_netns::NetNs;
 
 fn main() {
@@ -47,8 +47,8 @@ fn round(record: &mut impl FnMut(&'static str, Duration)) {
     timed("link_add_veth", &mut || rtnl.link_add_veth(&spec).unwrap());
     timed("link_by_name", &mut || index = rtnl.link_by_name("eth0").unwrap().index);
     timed("link_set_up", &mut || rtnl.link_set_up(index).unwrap());
-    let addr = AddrSpec::new("10.22.0.2/16".parse().unwrap());
-    timed("addr_add", &mut || rtnl.addr_add(index, &addr).unwrap());
+    let addr = Addr::new(index, "10.22.0.2/16".parse().unwrap());
+    timed("addr_add", &mut || rtnl.addr_add(&addr).unwrap());
     timed("route_add", &mut || rtnl.route_add(&route(index)).unwrap());
     timed("link_del", &mut || assert!(rtnl.link_del_by_name_if_present("eth0").unwrap()));
 }

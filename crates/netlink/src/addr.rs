@@ -21,7 +21,7 @@ pub enum Family {
     V6,
 }
 
-/// An address as the kernel reports it.
+/// An address, as the kernel reports it or is to have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addr {
     /// Index of its link.
@@ -32,7 +32,7 @@ pub struct Addr {
     pub broadcast: Option<Ipv4Addr>,
     /// `RT_SCOPE_*`: 0 global, 253 link, 254 host.
     pub scope: u8,
-    /// `IFA_F_*` of `linux/if_addr.h`, all 32 bits.
+    /// `IFA_F_*` of `linux/if_addr.h`, all 32 bits, such as [`IFA_F_NODAD`].
     pub flags: u32,
     /// How long it lasts; `None` for ever.
     pub lifetime: Option<Lifetime>,
@@ -45,21 +45,6 @@ pub struct Lifetime {
     pub preferred: u32,
     /// Until it goes (`valid_lft`).
     pub valid: u32,
-}
-
-/// An address to add.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AddrSpec {
-    /// Local address and prefix length.
-    pub net: IpNetwork,
-    /// IPv4 broadcast address.
-    pub broadcast: Option<Ipv4Addr>,
-    /// `RT_SCOPE_*`.
-    pub scope: u8,
-    /// `IFA_F_*`, such as [`IFA_F_NODAD`].
-    pub flags: u32,
-    /// How long it is to last; `None` for ever.
-    pub lifetime: Option<Lifetime>,
 }
 
 /// Skip duplicate address detection (IPv6 `nodad`).
@@ -87,17 +72,18 @@ impl Family {
     }
 }
 
-impl AddrSpec {
-    /// A global address. IPv4 networks with room for one get their broadcast address, as the Go plugins' do.
-    pub fn new(net: IpNetwork) -> Self {
-        Self { net, broadcast: broadcast(net), scope: 0, flags: 0, lifetime: None }
+impl Addr {
+    /// A global address for the link with this index, for ever. IPv4 networks with room for one get their broadcast address,
+    /// as the Go plugins' do.
+    pub fn new(index: u32, net: IpNetwork) -> Self {
+        Self { index, net, broadcast: broadcast(net), scope: 0, flags: 0, lifetime: None }
     }
 
-    fn message(&self, index: u32) -> AddressMessage {
+    fn message(&self) -> AddressMessage {
         let mut message = AddressMessage::default();
         message.header.family = Family::of(self.net.ip()).into_kernel();
         message.header.prefix_len = self.net.prefix();
-        message.header.index = index;
+        message.header.index = self.index;
         message.header.scope = AddressScope::from(self.scope);
         message.attributes =
             vec![AddressAttribute::Local(self.net.ip()), AddressAttribute::Address(self.net.ip())];
@@ -113,13 +99,10 @@ impl AddrSpec {
         }));
         message
     }
-}
 
-impl Addr {
     /// What to add to have it again as it is, for the time that it has left.
-    pub fn again(&self) -> AddrSpec {
-        let Self { net, broadcast, scope, lifetime, .. } = *self;
-        AddrSpec { net, broadcast, scope, flags: self.flags & CHOSEN.bits(), lifetime }
+    pub fn again(&self) -> Self {
+        Self { flags: self.flags & CHOSEN.bits(), ..self.clone() }
     }
 
     /// Duplicate address detection has not finished (`IFA_F_TENTATIVE`).
@@ -138,9 +121,8 @@ impl Rtnl {
     ///
     /// # Errors
     /// [`Error::is_exists`], or what else the kernel says.
-    pub fn addr_add(&mut self, index: u32, addr: &AddrSpec) -> Result<(), Error> {
-        let message = RouteNetlinkMessage::NewAddress(addr.message(index));
-        self.change(message, NLM_F_CREATE | NLM_F_EXCL)
+    pub fn addr_add(&mut self, addr: &Addr) -> Result<(), Error> {
+        self.change(RouteNetlinkMessage::NewAddress(addr.message()), NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// `ip address del ADDRESS/PREFIX dev INDEX`.
@@ -148,8 +130,8 @@ impl Rtnl {
     /// # Errors
     /// [`Error::is_addr_not_found`], or what else the kernel says.
     pub fn addr_del(&mut self, index: u32, net: IpNetwork) -> Result<(), Error> {
-        let spec = AddrSpec { broadcast: None, ..AddrSpec::new(net) };
-        self.change(RouteNetlinkMessage::DelAddress(spec.message(index)), 0)
+        let addr = Addr { broadcast: None, ..Addr::new(index, net) };
+        self.change(RouteNetlinkMessage::DelAddress(addr.message()), 0)
     }
 
     /// `ip address show dev INDEX`, of one family or of both.
@@ -224,22 +206,21 @@ mod tests {
 
     #[test]
     fn small_networks_have_no_broadcast_address() {
-        let spec = |net: &str| AddrSpec::new(net.parse().unwrap()).broadcast;
-        assert_eq!(spec("10.1.2.3/24"), Some(Ipv4Addr::new(10, 1, 2, 255)));
-        assert_eq!(spec("10.1.2.3/31"), None);
-        assert_eq!(spec("10.1.2.3/32"), None);
-        assert_eq!(spec("fd00::1/64"), None);
+        let of = |net: &str| Addr::new(3, net.parse().unwrap()).broadcast;
+        assert_eq!(of("10.1.2.3/24"), Some(Ipv4Addr::new(10, 1, 2, 255)));
+        assert_eq!(of("10.1.2.3/31"), None);
+        assert_eq!(of("10.1.2.3/32"), None);
+        assert_eq!(of("fd00::1/64"), None);
     }
 
     #[test]
     fn what_is_sent_is_what_is_read() {
         let lifetime = Some(Lifetime { preferred: 0, valid: 60 });
         let flags = IFA_F_NODAD | IFA_F_NOPREFIXROUTE;
-        let spec = AddrSpec { flags, lifetime, ..AddrSpec::new("fd00::1/64".parse().unwrap()) };
-        let addr = as_addr(RouteNetlinkMessage::NewAddress(spec.message(3))).unwrap();
-        assert_eq!((addr.index, addr.net, addr.scope), (3, spec.net, 0));
-        assert_eq!((addr.flags, addr.lifetime), (flags, lifetime));
+        let addr = Addr { flags, lifetime, ..Addr::new(3, "fd00::1/64".parse().unwrap()) };
+        let read = as_addr(RouteNetlinkMessage::NewAddress(addr.message())).unwrap();
+        assert_eq!(read, addr);
         let computed = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED | libc::IFA_F_PERMANENT;
-        assert_eq!(Addr { flags: flags | computed, ..addr }.again(), spec);
+        assert_eq!(Addr { flags: flags | computed, ..read }.again(), addr);
     }
 }

@@ -57,7 +57,7 @@ mod sieve;
 mod socket;
 mod tun;
 
-pub use addr::{Addr, AddrSpec, Family, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, Lifetime};
+pub use addr::{Addr, Family, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, Lifetime};
 pub use bridge::{BridgePort, BridgeVlan};
 pub use cnibox_netns::errno;
 pub use error::{Error, unless};

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use cnibox_netlink::{
-    AddrSpec, Family, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, Lifetime, Monitor, Multicast, Route, RouteSpec, Rtnl,
+    Addr, Family, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, Lifetime, Monitor, Multicast, Route, RouteSpec, Rtnl,
     RuleSpec, Settled, TABLE_MAIN, VethSpec,
 };
 use cnibox_testkit::{Sandbox, sandbox};
@@ -39,11 +39,10 @@ fn destinations(routes: &[Route]) -> Vec<String> {
 fn addresses_are_added_listed_and_deleted() {
     sandbox(|net| {
         let (mut rtnl, a, b) = cable(net);
-        let v4 = AddrSpec::new("10.1.0.7/24".parse().unwrap());
-        rtnl.addr_add(a, &v4).unwrap();
-        rtnl.addr_add(a, &AddrSpec { flags: IFA_F_NODAD, ..AddrSpec::new("fd00::7/64".parse().unwrap()) })
-            .unwrap();
-        rtnl.addr_add(b, &AddrSpec::new("10.2.0.7/32".parse().unwrap())).unwrap();
+        let v4 = Addr::new(a, "10.1.0.7/24".parse().unwrap());
+        rtnl.addr_add(&v4).unwrap();
+        rtnl.addr_add(&Addr { flags: IFA_F_NODAD, ..Addr::new(a, "fd00::7/64".parse().unwrap()) }).unwrap();
+        rtnl.addr_add(&Addr::new(b, "10.2.0.7/32".parse().unwrap())).unwrap();
         let listed = rtnl.addrs(a, Some(Family::V4)).unwrap();
         assert_eq!(listed.len(), 1);
         assert_eq!((listed[0].net, listed[0].broadcast, listed[0].scope), (v4.net, v4.broadcast, 0));
@@ -51,7 +50,7 @@ fn addresses_are_added_listed_and_deleted() {
         let all = rtnl.addrs(a, None).unwrap();
         assert!(all.iter().all(|addr| addr.index == a));
         assert!(all.iter().any(|addr| addr.net.ip() == ip("fd00::7") && !addr.is_tentative()));
-        let again = rtnl.addr_add(a, &v4).unwrap_err();
+        let again = rtnl.addr_add(&v4).unwrap_err();
         assert!(again.is_exists());
         assert_eq!(again.to_string(), "file exists");
         rtnl.addr_del(a, v4.net).unwrap();
@@ -65,8 +64,8 @@ fn addresses_are_added_listed_and_deleted() {
 fn routes_are_listed_by_table_and_link() {
     sandbox(|net| {
         let (mut rtnl, a, b) = cable(net);
-        rtnl.addr_add(a, &AddrSpec::new("10.1.0.7/24".parse().unwrap())).unwrap();
-        rtnl.addr_add(b, &AddrSpec::new("10.2.0.7/24".parse().unwrap())).unwrap();
+        rtnl.addr_add(&Addr::new(a, "10.1.0.7/24".parse().unwrap())).unwrap();
+        rtnl.addr_add(&Addr::new(b, "10.2.0.7/24".parse().unwrap())).unwrap();
         let gw = Some(ip("10.1.0.1"));
         rtnl.route_add(&RouteSpec { gw, oif: Some(a), ..to("0.0.0.0/0") }).unwrap();
         let far = RouteSpec { gw, oif: Some(a), table: Some(1000), priority: Some(5), ..to("10.9.0.0/16") };
@@ -95,7 +94,7 @@ fn routes_are_listed_by_table_and_link() {
 fn adding_a_route_is_as_exclusive_as_the_go_plugins_are() {
     sandbox(|net| {
         let (mut rtnl, a, _) = cable(net);
-        rtnl.addr_add(a, &AddrSpec::new("10.1.0.7/24".parse().unwrap())).unwrap();
+        rtnl.addr_add(&Addr::new(a, "10.1.0.7/24".parse().unwrap())).unwrap();
         let by = |gw| RouteSpec { gw: Some(ip(gw)), oif: Some(a), ..to("10.9.0.0/16") };
         rtnl.route_add(&by("10.1.0.1")).unwrap();
         assert_eq!(rtnl.route_add(&by("10.1.0.1")).unwrap_err().to_string(), "file exists");
@@ -126,20 +125,20 @@ fn link_scope_routes_are_deleted_without_saying_the_scope() {
 fn an_address_can_be_had_again_as_it_was() {
     sandbox(|net| {
         let (mut rtnl, a, _) = cable(net);
-        let spec = AddrSpec {
+        let spec = Addr {
             flags: IFA_F_NODAD | IFA_F_NOPREFIXROUTE,
             lifetime: Some(Lifetime { preferred: 0, valid: 600 }),
-            ..AddrSpec::new("fd00::7/64".parse().unwrap())
+            ..Addr::new(a, "fd00::7/64".parse().unwrap())
         };
-        rtnl.addr_add(a, &spec).unwrap();
+        rtnl.addr_add(&spec).unwrap();
         for _ in 0..2 {
             let listed = rtnl.addrs(a, Some(Family::V6)).unwrap();
             let again = listed.iter().find(|addr| addr.net == spec.net).unwrap().again();
             let left = again.lifetime.unwrap();
             assert!(left.preferred == 0 && (500..=600).contains(&left.valid), "{left:?}");
-            assert_eq!(AddrSpec { lifetime: spec.lifetime, ..again.clone() }, spec);
+            assert_eq!(Addr { lifetime: spec.lifetime, ..again.clone() }, spec);
             rtnl.addr_del(a, spec.net).unwrap();
-            rtnl.addr_add(a, &again).unwrap();
+            rtnl.addr_add(&again).unwrap();
         }
     });
 }
@@ -148,8 +147,7 @@ fn an_address_can_be_had_again_as_it_was() {
 fn v6_routes_and_gateways_of_the_other_family_work() {
     sandbox(|net| {
         let (mut rtnl, a, _) = cable(net);
-        rtnl.addr_add(a, &AddrSpec { flags: IFA_F_NODAD, ..AddrSpec::new("fd00::7/64".parse().unwrap()) })
-            .unwrap();
+        rtnl.addr_add(&Addr { flags: IFA_F_NODAD, ..Addr::new(a, "fd00::7/64".parse().unwrap()) }).unwrap();
         let gw = Some(ip("fd00::1"));
         rtnl.route_add(&RouteSpec { gw, oif: Some(a), ..to("::/0") }).unwrap();
         rtnl.route_add(&RouteSpec { gw, oif: Some(a), ..to("10.9.0.0/16") }).unwrap();
@@ -163,7 +161,7 @@ fn v6_routes_and_gateways_of_the_other_family_work() {
 fn lookups_answer_with_the_way_a_packet_takes() {
     sandbox(|net| {
         let (mut rtnl, a, _) = cable(net);
-        rtnl.addr_add(a, &AddrSpec::new("10.1.0.7/24".parse().unwrap())).unwrap();
+        rtnl.addr_add(&Addr::new(a, "10.1.0.7/24".parse().unwrap())).unwrap();
         let route = rtnl.route_lookup(ip("10.1.0.9")).unwrap();
         assert_eq!((route.oif, route.src), (Some(a), Some(ip("10.1.0.7"))));
         let unreachable = rtnl.route_lookup(ip("10.9.0.9")).unwrap_err();
@@ -191,8 +189,8 @@ fn waiting_for_addresses_ends_when_detection_does() {
     sandbox(|net| {
         let (mut rtnl, a, _) = cable(net);
         let mut monitor = Monitor::of(Multicast::Ipv6Addr).unwrap();
-        rtnl.addr_add(a, &AddrSpec::new("fd00::7/64".parse().unwrap())).unwrap();
-        assert!(rtnl.addrs(a, Some(Family::V6)).unwrap().iter().any(cnibox_netlink::Addr::is_tentative));
+        rtnl.addr_add(&Addr::new(a, "fd00::7/64".parse().unwrap())).unwrap();
+        assert!(rtnl.addrs(a, Some(Family::V6)).unwrap().iter().any(Addr::is_tentative));
         let start = Instant::now();
         let deadline = start + Duration::from_secs(10);
         assert_eq!(monitor.wait_addrs_settled(&mut rtnl, a, deadline).unwrap(), Settled::All);
@@ -205,10 +203,10 @@ fn waiting_for_addresses_ends_when_detection_does() {
 fn waiting_for_addresses_ends_when_one_is_in_use_elsewhere() {
     sandbox(|net| {
         let (mut rtnl, a, b) = cable(net);
-        let addr = AddrSpec::new("fd00::7/64".parse().unwrap());
-        rtnl.addr_add(b, &AddrSpec { flags: IFA_F_NODAD, ..addr.clone() }).unwrap();
+        let addr = Addr::new(a, "fd00::7/64".parse().unwrap());
+        rtnl.addr_add(&Addr { index: b, flags: IFA_F_NODAD, ..addr.clone() }).unwrap();
         let mut monitor = Monitor::of(Multicast::Ipv6Addr).unwrap();
-        rtnl.addr_add(a, &addr).unwrap();
+        rtnl.addr_add(&addr).unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
         let settled = monitor.wait_addrs_settled(&mut rtnl, a, deadline).unwrap();
         assert!(matches!(settled, Settled::DadFailed(failed) if failed.net == addr.net));
@@ -219,7 +217,7 @@ fn waiting_for_addresses_ends_when_one_is_in_use_elsewhere() {
 fn waiting_for_addresses_ends_at_the_deadline() {
     sandbox(|net| {
         let (mut rtnl, a, _) = cable(net);
-        rtnl.addr_add(a, &AddrSpec::new("fd00::7/64".parse().unwrap())).unwrap();
+        rtnl.addr_add(&Addr::new(a, "fd00::7/64".parse().unwrap())).unwrap();
         let deadline = Instant::now() + Duration::from_millis(20);
         let mut monitor = Monitor::of(Multicast::Ipv6Addr).unwrap();
         assert_eq!(monitor.wait_addrs_settled(&mut rtnl, a, deadline).unwrap(), Settled::TimedOut);

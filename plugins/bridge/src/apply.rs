@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use cnibox_netlink::{
-    AddrSpec, BridgePort, Error, Family, Link, LinkChange, Mac, Monitor, Multicast, OperState, VethSpec,
-    Waited, unless,
+    Addr, BridgePort, Error, Family, Link, LinkChange, Mac, Monitor, Multicast, OperState, VethSpec, Waited,
+    unless,
 };
 use cnibox_netns::sysctl;
 use cnibox_spec::Interface;
@@ -201,7 +201,7 @@ fn address(
         unless(rtnl.addr_del(device.index, present.net), Error::is_addr_not_found)
             .or_say(|error| format!("{what}: could not remove IP address from {name:?}: {error}"))?;
     }
-    match rtnl.addr_add(device.index, &AddrSpec::new(wanted)) {
+    match rtnl.addr_add(&Addr::new(device.index, wanted)) {
         // Another ADD of the same network was faster, and pins what it has seen.
         Err(error) if error.is_exists() => return Ok(()),
         added => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Makes a plan true, in the reference's order.
 
-use cnibox_netlink::{AddrSpec, Error, Link, LinkChange, unless};
+use cnibox_netlink::{Addr, Error, Link, LinkChange, unless};
 use cnibox_sys::{Failure, Mark, OrSay, Place, Stage, Sys, Txn, Veth, VethPlan};
 use ipnetwork::IpNetwork;
 
@@ -46,7 +46,7 @@ pub(crate) fn host_end(sys: &mut Sys<'_>, host: &Link, peers: &[Peer]) -> Result
     for peer in peers {
         let gateway = IpNetwork::from(peer.gateway);
         let refused = |error: &Error| format!("failed to add IP addr ({gateway}) to veth: {error}");
-        rtnl.addr_add(host.index, &AddrSpec::new(gateway)).or_say(refused)?;
+        rtnl.addr_add(&Addr::new(host.index, gateway)).or_say(refused)?;
         let added = rtnl.route_add_exclusive(&peer.host_route(host.index));
         unless(added, Error::is_exists).or_say(|error| format!("failed to add route on host: {error}"))?;
     }

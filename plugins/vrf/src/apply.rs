@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::{
-    Addr, AddrSpec, Error, Family, Link, LinkChange, LinkData, Monitor, Multicast, Route, Rtnl, TABLE_MAIN,
-    unless,
+    Addr, Error, Family, Link, LinkChange, LinkData, Monitor, Multicast, Route, Rtnl, TABLE_MAIN, unless,
 };
 use cnibox_spec::{list, or_nil};
 use cnibox_sys::{Failure, OrSay, Place, Sys, Txn, Undo, UndoStep};
@@ -100,7 +99,7 @@ fn expect_free(rtnl: &mut Rtnl, link: &Link) -> Result<(), Failure> {
     Err(Failure::internal(format!("interface {ifname} has already a master set: {}", master.name)))
 }
 
-fn global_addresses(rtnl: &mut Rtnl, index: u32) -> Result<Vec<AddrSpec>, Error> {
+fn global_addresses(rtnl: &mut Rtnl, index: u32) -> Result<Vec<Addr>, Error> {
     // One whose time is up at this moment is as good as gone.
     let lasts = |addr: &Addr| addr.lifetime.is_none_or(|lifetime| lifetime.valid > 0);
     let global = |addr: &&Addr| addr.scope == SCOPE_UNIVERSE && lasts(addr);
@@ -135,7 +134,7 @@ fn go_route(route: &Route, table: u32) -> String {
 /// Adds the addresses that are gone and waits for each one's local route.
 fn restore_addresses(
     sys: &mut Sys<'_>,
-    addresses: &[AddrSpec],
+    addresses: &[Addr],
     link: &Link,
     vrf: &Link,
     table: u32,
@@ -147,9 +146,9 @@ fn restore_addresses(
     let rtnl = sys.rtnl(Place::Pod)?;
     let left = global_addresses(rtnl, link.index)
         .or_say(|error| format!("failed getting global ipv6 addresses after slaving interface: {error}"))?;
-    for spec in addresses.iter().filter(|spec| !left.iter().any(|kept| kept.net == spec.net)) {
-        let (address, ifname) = (spec.net, &link.name);
-        rtnl.addr_add(link.index, spec).or_say(|error| {
+    for addr in addresses.iter().filter(|addr| !left.iter().any(|kept| kept.net == addr.net)) {
+        let (address, ifname) = (addr.net, &link.name);
+        rtnl.addr_add(addr).or_say(|error| {
             format!("could not restore address {address} to {ifname} @ {}: {error}", vrf.name)
         })?;
         let deadline = Instant::now() + LOCAL_ROUTE_TIMEOUT;
@@ -183,7 +182,7 @@ struct Enslaved {
     /// The link's index.
     link: u32,
     /// Its IPv6 addresses, which the kernel drops on the way.
-    addresses: Vec<AddrSpec>,
+    addresses: Vec<Addr>,
     /// Its routes.
     routes: Vec<Route>,
 }
@@ -194,7 +193,7 @@ impl UndoStep for Enslaved {
         rtnl.link_set(LinkChange::new(self.link).nomaster())?;
         // The kernel lists the newest IPv6 address first.
         for address in self.addresses.iter().rev() {
-            unless(rtnl.addr_add(self.link, address), Error::is_exists)?;
+            unless(rtnl.addr_add(address), Error::is_exists)?;
         }
         for route in &self.routes {
             rtnl.route_copy(route, route.table)?;

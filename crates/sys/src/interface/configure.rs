@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use cnibox_netlink::{AddrSpec, Error, Monitor, Multicast, RouteSpec, Settled};
+use cnibox_netlink::{Addr, Error, Monitor, Multicast, RouteSpec, Settled};
 use cnibox_netns::sysctl;
 use cnibox_spec::{CniResult, IfName, IpConfig, Route, hex_mask, or_nil};
 use ipnetwork::IpNetwork;
@@ -96,7 +96,7 @@ impl Sys<'_> {
         for ip in &plan.addresses {
             let refused =
                 |source| InterfaceError::Address { address: ip.address, ifname: ifname.to_owned(), source };
-            self.rtnl(Place::Pod)?.addr_add(index, &AddrSpec::new(ip.address)).map_err(refused)?;
+            self.rtnl(Place::Pod)?.addr_add(&Addr::new(index, ip.address)).map_err(refused)?;
         }
         let down = |source| InterfaceError::Up { ifname: ifname.to_owned(), source };
         self.rtnl(Place::Pod)?.link_set_up(index).map_err(down)?;
