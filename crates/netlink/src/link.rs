@@ -74,11 +74,6 @@ pub enum LinkData {
     /// No such properties, or none of interest.
     #[default]
     None,
-    /// A bridge.
-    Bridge {
-        /// Whether ports filter by VLAN.
-        vlan_filtering: bool,
-    },
     /// An 802.1q device.
     Vlan {
         /// VLAN id.

@@ -76,7 +76,7 @@ fn take_value(value: &[u8], keep: Keep, siblings: &[u8], kept: &mut Vec<u8>) -> 
             let named = attribute(siblings, number).unwrap_or_default();
             let named = named.strip_suffix(&[0]).unwrap_or(named);
             let Some((_, keep)) = kinds.iter().find(|(known, _)| *known == named) else { return false };
-            // A bridge without VLANs has nothing to say that anybody asks about, and is a bridge.
+            // A bridge's port that says nothing that anybody asks about is one.
             take_value(value, *keep, siblings, kept);
         }
     }
@@ -139,7 +139,6 @@ const LINK_INFO: Table = &[
 ];
 
 const LINK_DATA: &[(&[u8], Keep)] = &[
-    (b"bridge", Inside(&[(7, Whole)])),  // IFLA_BR_VLAN_FILTERING
     (b"vlan", Inside(&[(1, Whole)])),    // IFLA_VLAN_ID
     (b"macvlan", Inside(&[(1, Whole)])), // IFLA_MACVLAN_MODE
     (b"ipvlan", Inside(&[(1, Whole)])),  // IFLA_IPVLAN_MODE
@@ -345,8 +344,8 @@ mod tests {
 
     #[test]
     fn links_of_a_kind_are_of_that_kind_whatever_they_say() {
-        let info = [attribute(1, b"bridge\0"), attribute(2, &attribute(99, b"?"))].concat();
-        assert_eq!(link(&[attribute(18, &info)]).data, LinkData::Bridge { vlan_filtering: false });
+        let info = [attribute(4, b"bridge\0"), attribute(5, &attribute(99, b"?"))].concat();
+        assert_eq!(link(&[attribute(18, &info)]).bridge_port, Some(BridgePort::default()));
         let info = [attribute(4, b"bridge\0"), attribute(5, &attribute(33, &[1]))].concat();
         assert!(link(&[attribute(18, &info)]).bridge_port.unwrap().isolated);
         // A port of something else, with data of the same number.

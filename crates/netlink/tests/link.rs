@@ -8,8 +8,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use cnibox_netlink::{
-    BridgePort, BridgeVlan, Error, LinkChange, LinkData, Mac, Monitor, Multicast, OperState, Rtnl, VethSpec,
-    Waited,
+    BridgePort, BridgeVlan, Error, LinkChange, Mac, Monitor, Multicast, OperState, Rtnl, VethSpec, Waited,
 };
 use cnibox_testkit::{Container, Sandbox, lacks, sandbox};
 
@@ -130,7 +129,8 @@ fn bridge_ports_are_found_by_their_master_and_have_flags() {
         let (_, _, mut host, veth0) = veth(net, &pod);
         host.link_add_bridge("br0", Some(1450), None, None).unwrap();
         let br0 = host.link_by_name("br0").unwrap();
-        assert_eq!((br0.mtu, br0.data.clone()), (1450, LinkData::Bridge { vlan_filtering: false }));
+        assert_eq!(br0.mtu, 1450);
+        assert!(net.run("ip", &["-d", "link", "show", "br0"]).contains("vlan_filtering 0"));
         assert!(host.links_of_master(br0.index).unwrap().is_empty());
         host.link_set(LinkChange::new(veth0).master(br0.index)).unwrap();
         let ports = host.links_of_master(br0.index).unwrap();
@@ -171,7 +171,7 @@ fn bridge_vlans_are_added_listed_and_deleted() {
             Err(error) => panic!("{error}"),
         }
         let br0 = host.link_by_name("br0").unwrap();
-        assert_eq!(br0.data, LinkData::Bridge { vlan_filtering: true });
+        assert!(net.run("ip", &["-d", "link", "show", "br0"]).contains("vlan_filtering 1"));
         host.link_set(LinkChange::new(veth0).master(br0.index)).unwrap();
         let default = BridgeVlan { id: 1, pvid: true, untagged: true };
         assert_eq!(host.bridge_vlans(veth0).unwrap(), [default]);

@@ -2,8 +2,8 @@
 //! From the kernel's `RTM_NEWLINK` to [`Link`].
 
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, InfoBridge, InfoBridgePort, InfoData, InfoIpVlan, InfoKind, InfoMacVlan,
-    InfoPortData, InfoVlan, InfoVrf, LinkAttribute, LinkInfo, LinkMessage, Prop, State,
+    AfSpecInet6, AfSpecUnspec, InfoBridgePort, InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoPortData,
+    InfoVlan, InfoVrf, LinkAttribute, LinkInfo, LinkMessage, Prop, State,
 };
 
 use super::{Ipv6Conf, Link, LinkData, OperState};
@@ -74,9 +74,6 @@ fn kind_name(kind: InfoKind) -> String {
 #[expect(clippy::wildcard_enum_match_arm, reason = "dozens of kinds that no plugin makes")]
 fn kind_data(data: InfoData) -> LinkData {
     let data = match data {
-        InfoData::Bridge(infos) => {
-            Some(LinkData::Bridge { vlan_filtering: infos.contains(&InfoBridge::VlanFiltering(true)) })
-        }
         InfoData::Vlan(infos) => infos.into_iter().find_map(|info| match info {
             InfoVlan::Id(id) => Some(LinkData::Vlan { id }),
             _ => None,
