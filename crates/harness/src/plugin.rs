@@ -90,9 +90,8 @@ impl<C> Request<'_, C, AddArgs> {
     /// How the container's interface is configured and reported.
     #[must_use]
     pub fn pod_plan(&self, announce: Option<Announce>) -> PodPlan<'_> {
-        let AddArgs { attachment, netns } = &self.args;
         let (dns, version) = (self.conf.dns_instead(), self.conf.version);
-        PodPlan { netns, ifname: &attachment.ifname, dns, announce, version }
+        PodPlan { netns: &self.args.netns, dns, announce, version }
     }
 
     /// What CHECK expects of the container's interface.

@@ -17,8 +17,8 @@ pub use call::{
 };
 pub use cnibox_netfilter::sweep;
 pub use interface::{
-    Announce, CheckWording, Expected, InterfacePlan, NO_ADDRESSES, PodPlan, Veth, VethPlan, host_interface,
-    is_name_pattern, own_addresses, pod_interface, random_name,
+    Announce, CheckWording, Expected, NO_ADDRESSES, PodPlan, Veth, VethPlan, host_interface, is_name_pattern,
+    own_addresses, pod_interface, random_name,
 };
 pub use ledger::{Ledger, Mark, Namespace, PodLink, PrivateDir, Progress, Record, Remains, Share, Stage};
 pub use node::{Backend, Masquerade};

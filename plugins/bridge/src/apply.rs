@@ -106,8 +106,8 @@ pub(crate) fn spoof_check(tx: &mut Txn<'_, '_>, check: &SpoofCheck, veth: &Veth)
 }
 
 /// Addresses, routes and up state inside the container.
-pub(crate) fn pod(sys: &mut Sys<'_>, plan: &Layer3, index: u32) -> Result<(), Failure> {
-    let ifname = plan.interface.ifname.as_str();
+pub(crate) fn pod(sys: &mut Sys<'_>, plan: &Layer3, pod: &Link) -> Result<(), Failure> {
+    let ifname = &pod.name;
     let dad = if plan.dad { "1" } else { "0" };
     sys.inside(Place::Pod, || {
         // As in the reference nobody minds a failure here: IPv6 may be missing altogether.
@@ -116,8 +116,8 @@ pub(crate) fn pod(sys: &mut Sys<'_>, plan: &Layer3, index: u32) -> Result<(), Fa
         }
         let _ = sysctl::write(&sysctl::conf("ipv6", ifname, "accept_dad"), dad);
     })?;
-    let _ = sys.rtnl(Place::Pod)?.link_set(LinkChange::new(index).arp_notify());
-    sys.interface_configure(index, &plan.interface)
+    let _ = sys.rtnl(Place::Pod)?.link_set(LinkChange::new(pod.index).arp_notify());
+    sys.interface_configure(pod, &plan.result)
 }
 
 /// Gateway addresses on the bridge, or on its VLAN's gateway interface, which is then answered.

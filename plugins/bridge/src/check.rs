@@ -171,7 +171,7 @@ fn check_layer3(
     if request.conf.ipam().is_none() || own.ips.is_empty() {
         return Ok(());
     }
-    let layer3 = plan::layer3(&request.config, &request.args.attachment.ifname, own.clone())?;
+    let layer3 = plan::layer3(&request.config, own.clone());
     let device = match layer3.gateway_vlan {
         Some(vlan) if !layer3.gateways.is_empty() => {
             link(sys, Place::Host, &format!("{}.{vlan}", bridge.name))?

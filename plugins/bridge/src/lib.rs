@@ -78,7 +78,7 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
         }
         let (result, port, vlan_interface) = match ipam {
             Some(ipam) => {
-                let layer3 = plan::layer3(&request.config, &attachment.ifname, ipam)?;
+                let layer3 = plan::layer3(&request.config, ipam);
                 let addresses: Vec<_> = layer3.result.ips.iter().map(|ip| ip.address).collect();
                 let masquerade = Masquerade::of(attachment);
                 let (port, vlan_interface) =
@@ -114,7 +114,7 @@ fn configure(
     veth: &Veth,
     bridge: &Link,
 ) -> Result<(Link, Option<Interface>), Failure> {
-    tx.shared(|sys| apply::pod(sys, layer3, veth.pod.index))?;
+    tx.shared(|sys| apply::pod(sys, layer3, &veth.pod))?;
     let vlan_interface = tx.shared(|sys| apply::gateways(sys, layer3, bridge))?;
     let port = tx.shared(|sys| apply::port_up(sys, &veth.host))?;
     let ips = &layer3.result.ips;

@@ -5,8 +5,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cnibox_netlink::{BridgePort, BridgeVlan};
-use cnibox_spec::{CniResult, IfName, Interface, IpConfig, Route, everywhere};
-use cnibox_sys::{Failure, InterfacePlan, VethPlan};
+use cnibox_spec::{CniResult, IfName, IpConfig, Route, everywhere};
+use cnibox_sys::VethPlan;
 use ipnetwork::IpNetwork;
 
 use crate::config::{Config, MasqueradeChoice};
@@ -60,8 +60,6 @@ pub(crate) struct Layer3 {
     pub(crate) result: CniResult,
     /// Whether IPv6 addresses go through duplicate address detection.
     pub(crate) dad: bool,
-    /// The container's interface.
-    pub(crate) interface: InterfacePlan,
     /// The host's gateway addresses, IPv4 before IPv6.
     pub(crate) gateways: Vec<IpNetwork>,
     /// The VLAN that the gateway addresses belong to.
@@ -121,9 +119,8 @@ fn access(id: u16) -> BridgeVlan {
 }
 
 /// The attachment's layer 3: the IPAM plugin's answer with gateways and default routes filled in.
-pub(crate) fn layer3(config: &Config, ifname: &IfName, ipam: CniResult) -> Result<Layer3, Failure> {
+pub(crate) fn layer3(config: &Config, ipam: CniResult) -> Layer3 {
     let mut result = ipam;
-    result.interfaces = interfaces_for_index(ifname);
     for ip in &mut result.ips {
         ip.interface = Some(POD_INDEX);
         if config.gateway {
@@ -133,23 +130,15 @@ pub(crate) fn layer3(config: &Config, ifname: &IfName, ipam: CniResult) -> Resul
     if config.default_gateway {
         add_default_routes(&mut result);
     }
-    let interface = InterfacePlan::new(ifname, &result)?;
-    Ok(Layer3 {
+    Layer3 {
         dad: config.dad,
         gateways: if config.gateway { gateway_addresses(&result.ips) } else { Vec::new() },
         gateway_vlan: config.vlan,
         preserve_default_vlan: config.preserve_default_vlan,
         force_address: config.force_address,
         masquerade: config.masquerade,
-        interface,
         result,
-    })
-}
-
-/// The container's interface at the place that it will have in the result, the others still without names.
-fn interfaces_for_index(ifname: &IfName) -> Vec<Interface> {
-    let pod = Interface { name: ifname.to_string(), ..Interface::default() };
-    vec![Interface::default(), Interface::default(), pod]
+    }
 }
 
 /// A default route per family by its first address's gateway, in the order of the addresses, unless the IPAM plugin gave

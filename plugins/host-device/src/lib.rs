@@ -11,7 +11,7 @@ mod find;
 mod loan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, Interface, Verb, check_expressible};
+use cnibox_spec::{CniResult, IfName, Interface, Verb, check_expressible};
 use cnibox_sys::{CheckWording, Failure, Ledger, PodPlan, Record, Sys, Txn};
 
 pub use config::Config;
@@ -46,7 +46,7 @@ impl Plugin for HostDevice {
             let ipam = ipam.map(|plugin| tx.ipam_add(plugin, &conf.version_text)).transpose()?;
             match lent {
                 Some(lent) => tx.pod_configure(&lent, ipam, &plan),
-                None => report_without_interface(ipam.unwrap_or_default(), plan),
+                None => report(ipam.unwrap_or_default(), &args.attachment.ifname, plan),
             }
         })
     }
@@ -92,8 +92,9 @@ impl Plugin for HostDevice {
     }
 }
 
-fn report_without_interface(mut result: CniResult, plan: PodPlan<'_>) -> Result<CniResult, Failure> {
-    let (name, sandbox) = (plan.ifname.to_string(), plan.netns.as_str().to_owned());
+/// What is reported of a device without an interface.
+fn report(mut result: CniResult, ifname: &IfName, plan: PodPlan<'_>) -> Result<CniResult, Failure> {
+    let (name, sandbox) = (ifname.to_string(), plan.netns.as_str().to_owned());
     result.interfaces = vec![Interface { name, sandbox, ..Interface::default() }];
     result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
     if let Some(dns) = plan.dns {

@@ -76,13 +76,13 @@ fn add(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<C
     let addresses: Vec<_> = peers.iter().map(|peer| peer.address).collect();
     tx.shared(|sys| apply::forwarding(sys, &addresses))?;
     let veth = apply::veth(tx, &plan::veth(config, &args.attachment.ifname), &Mark::of(&args.attachment))?;
-    let (result, interface) = plan::layer3(request, ipam, &veth)?;
+    let result = plan::result(request, ipam, &veth);
     let masquerade = Masquerade::of(&args.attachment);
     tx.masquerade_add_beside(&masquerade, config.masquerade, &addresses, |tx| {
         // Before the container's end, other than the reference: duplicate address detection of an IPv6 gateway then passes
         // while the container's is waited for. Until it has, nobody answers for the gateway.
         tx.shared(|sys| apply::host_end(sys, &veth.host, &peers))?;
-        tx.shared(|sys| sys.interface_configure(veth.pod.index, &interface))?;
+        tx.shared(|sys| sys.interface_configure(&veth.pod, &result))?;
         tx.shared(|sys| apply::pod_routes(sys, &veth.pod, &peers))
     })?;
     check_expressible(conf.version, &result)?;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::RouteSpec;
 use cnibox_spec::{CniResult, IfName, subnet};
-use cnibox_sys::{Coded, Failure, InterfacePlan, Veth, VethPlan, host_interface, pod_interface};
+use cnibox_sys::{Coded, Veth, VethPlan, host_interface, pod_interface};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
@@ -44,21 +44,15 @@ pub(crate) fn peers(ipam: &CniResult) -> Result<Vec<Peer>, PlanError> {
     ipam.ips.iter().map(peer).collect()
 }
 
-/// The result, host's end first, and what it asks of the container's end.
-pub(crate) fn layer3(
-    request: &Request<'_, Config, AddArgs>,
-    ipam: CniResult,
-    veth: &Veth,
-) -> Result<(CniResult, InterfacePlan), Failure> {
-    let Request { conf, args, .. } = request;
+/// The result, host's end first.
+pub(crate) fn result(request: &Request<'_, Config, AddArgs>, ipam: CniResult, veth: &Veth) -> CniResult {
     let mut result = ipam;
-    result.interfaces = vec![host_interface(&veth.host), pod_interface(&veth.pod, &args.netns)];
+    result.interfaces = vec![host_interface(&veth.host), pod_interface(&veth.pod, &request.args.netns)];
     result.ips.iter_mut().for_each(|ip| ip.interface = Some(POD_INDEX));
-    if let Some(dns) = conf.dns() {
+    if let Some(dns) = request.conf.dns() {
         result.dns = dns;
     }
-    let interface = InterfacePlan::new(&args.attachment.ifname, &result)?;
-    Ok((result, interface))
+    result
 }
 
 impl Peer {

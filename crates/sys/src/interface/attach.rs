@@ -7,16 +7,12 @@ use cnibox_netns::sysctl;
 use cnibox_spec::{CniResult, CniVersion, Dns, IfName, Interface, NetnsPath, check_expressible, quoted};
 
 use crate::call::{Failure, Place, Pod, Sys, Txn, Undo};
-use crate::interface::InterfacePlan;
-use crate::interface::configure::InterfaceError;
 
 /// What an attachment of a single interface reports and how its interface is configured.
 #[derive(Clone, Debug)]
 pub struct PodPlan<'a> {
     /// The container's namespace.
     pub netns: &'a NetnsPath,
-    /// The interface in it.
-    pub ifname: &'a IfName,
     /// The result's DNS; `None` keeps the IPAM plugin's.
     pub dns: Option<Dns>,
     /// How the interface announces its addresses, if it does.
@@ -108,7 +104,7 @@ impl<'h> Txn<'_, 'h> {
     ) -> Result<CniResult, Failure> {
         let mut result = match ipam {
             None => {
-                self.shared(|sys| pod_up(sys, link))?;
+                self.shared(|sys| sys.pod_link_up(link))?;
                 CniResult::default()
             }
             Some(result) => result,
@@ -116,10 +112,9 @@ impl<'h> Txn<'_, 'h> {
         result.interfaces = vec![pod_interface(link, plan.netns)];
         result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
         if !result.ips.is_empty() {
-            let interface = InterfacePlan::new(plan.ifname, &result)?;
             self.shared(|sys| {
                 plan.announce.map_or(Ok(()), |announce| sys.announce(link, announce))?;
-                sys.interface_configure(link.index, &interface)
+                sys.interface_configure(link, &result)
             })?;
             // Before 0.3.0 there is no result without addresses; as with the reference, such an interface stays all
             // the same.
@@ -137,11 +132,6 @@ impl<'h> Txn<'_, 'h> {
 #[must_use]
 pub fn is_name_pattern(ifname: &IfName) -> bool {
     ifname.as_str().contains("%d")
-}
-
-fn pod_up(sys: &mut Sys<'_>, link: &Link) -> Result<(), Failure> {
-    let up = sys.rtnl(Place::Pod)?.link_set_up(link.index);
-    Ok(up.map_err(|source| InterfaceError::Up { ifname: link.name.clone(), source })?)
 }
 
 impl Sys<'_> {
