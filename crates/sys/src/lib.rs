@@ -17,7 +17,7 @@ pub use call::{
 };
 pub use cnibox_netfilter::sweep;
 pub use interface::{
-    Announce, CheckWording, Expected, NO_ADDRESSES, PodPlan, Veth, VethPlan, host_interface, is_name_pattern,
+    Announce, CheckWording, Expected, NO_ADDRESSES, PodPlan, Veth, host_interface, is_name_pattern,
     own_addresses, pod_interface, random_name,
 };
 pub use ledger::{Ledger, Mark, Namespace, PodLink, PrivateDir, Progress, Record, Remains, Share, Stage};

@@ -18,7 +18,7 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     // Without IPAM plugin there is nobody to ask; the reference asks nevertheless, and fails.
     sys.ipam_forward(Verb::Check, request.conf.ipam())?;
     let result = request.conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
-    let layer2 = plan::layer2(&request.config, ifname);
+    let layer2 = plan::layer2(&request.config);
     let bridge = check_bridge(sys, &layer2.bridge, listed(&result, &request.config.bridge, ""))?;
     let pod = check_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()), &layer2)?;
     let port = check_port(sys, request, &result, &bridge, &pod)?;

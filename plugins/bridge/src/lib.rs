@@ -57,11 +57,11 @@ impl Plugin for Bridge {
 /// The attachment, all of it or nothing.
 fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
     let AddArgs { attachment, netns } = &request.args;
-    let layer2 = plan::layer2(&request.config, &attachment.ifname);
+    let layer2 = plan::layer2(&request.config);
     sys.open_pod_named(netns)?;
     Txn::run(sys, |tx| {
         let bridge = tx.shared(|sys| apply::bridge(sys, &layer2.bridge))?;
-        let veth = tx.veth_add(&layer2.veth)?;
+        let veth = tx.veth_add(&attachment.ifname, request.config.mtu, request.config.mac)?;
         let alias = Mark::of(attachment).alias(Stage::Ready);
         let attach = |tx: &mut Txn<'_, '_>| apply::attach(tx, &layer2, &veth, &bridge, &alias);
         let ipam = request.conf.ipam();

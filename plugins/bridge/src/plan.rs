@@ -5,8 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cnibox_netlink::{BridgePort, BridgeVlan};
-use cnibox_spec::{CniResult, IfName, IpConfig, Route, everywhere};
-use cnibox_sys::VethPlan;
+use cnibox_spec::{CniResult, IpConfig, Route, everywhere};
 use ipnetwork::IpNetwork;
 
 use crate::config::{Config, MasqueradeChoice};
@@ -16,8 +15,6 @@ use crate::config::{Config, MasqueradeChoice};
 pub(crate) struct Layer2 {
     /// The bridge.
     pub(crate) bridge: BridgePlan,
-    /// The pair.
-    pub(crate) veth: VethPlan,
     /// The bridge port.
     pub(crate) port: PortPlan,
     /// Whether only the container's own MAC may send.
@@ -73,7 +70,7 @@ pub(crate) struct Layer3 {
 }
 
 /// The attachment's layer 2.
-pub(crate) fn layer2(config: &Config, ifname: &IfName) -> Layer2 {
+pub(crate) fn layer2(config: &Config) -> Layer2 {
     Layer2 {
         bridge: BridgePlan {
             name: config.bridge.clone(),
@@ -82,7 +79,6 @@ pub(crate) fn layer2(config: &Config, ifname: &IfName) -> Layer2 {
             promisc: config.promisc,
             vlan_filtering: config.vlan.is_some() || config.trunk.is_some(),
         },
-        veth: VethPlan { ifname: ifname.clone(), mtu: config.mtu, mac: config.mac },
         port: port(config),
         spoof_check: config.spoof_check,
         up: !config.leave_down,

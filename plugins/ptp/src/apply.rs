@@ -2,7 +2,8 @@
 //! Makes a plan true, in the reference's order.
 
 use cnibox_netlink::{Addr, Error, Link, LinkChange, unless};
-use cnibox_sys::{Failure, Mark, OrSay, Place, Stage, Sys, Txn, Veth, VethPlan};
+use cnibox_spec::Attachment;
+use cnibox_sys::{Failure, Mark, OrSay, Place, Stage, Sys, Txn, Veth};
 use ipnetwork::IpNetwork;
 
 use crate::plan::Peer;
@@ -13,9 +14,9 @@ pub(crate) fn forwarding(sys: &mut Sys<'_>, addresses: &[IpNetwork]) -> Result<(
 }
 
 /// Makes the pair, marks the host's end and brings it up.
-pub(crate) fn veth(tx: &mut Txn<'_, '_>, plan: &VethPlan, mark: &Mark) -> Result<Veth, Failure> {
-    let veth = tx.veth_add(plan)?;
-    let change = LinkChange::new(veth.host.index).alias(&mark.alias(Stage::Ready));
+pub(crate) fn veth(tx: &mut Txn<'_, '_>, attachment: &Attachment, mtu: Option<u32>) -> Result<Veth, Failure> {
+    let veth = tx.veth_add(&attachment.ifname, mtu, None)?;
+    let change = LinkChange::new(veth.host.index).alias(&Mark::of(attachment).alias(Stage::Ready));
     tx.shared(|sys| {
         sys.veth_host_up(&veth, change).or_say(|error| {
             format!("failed to make veth pair: failed to set {:?} up: {error}", veth.host.name)

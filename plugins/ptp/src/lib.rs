@@ -11,7 +11,7 @@ mod plan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::{CniResult, Verb, check_expressible};
-use cnibox_sys::{CheckWording, Failure, Ledger, Mark, Masquerade, Sys, Txn};
+use cnibox_sys::{CheckWording, Failure, Ledger, Masquerade, Sys, Txn};
 
 pub use config::Config;
 
@@ -75,7 +75,7 @@ fn add(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<C
     let peers = plan::peers(&ipam)?;
     let addresses: Vec<_> = peers.iter().map(|peer| peer.address).collect();
     tx.shared(|sys| apply::forwarding(sys, &addresses))?;
-    let veth = apply::veth(tx, &plan::veth(config, &args.attachment.ifname), &Mark::of(&args.attachment))?;
+    let veth = apply::veth(tx, &args.attachment, config.mtu)?;
     let result = plan::result(request, ipam, &veth);
     let masquerade = Masquerade::of(&args.attachment);
     tx.masquerade_add_beside(&masquerade, config.masquerade, &addresses, |tx| {

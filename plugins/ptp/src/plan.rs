@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::RouteSpec;
-use cnibox_spec::{CniResult, IfName, subnet};
-use cnibox_sys::{Coded, Veth, VethPlan, host_interface, pod_interface};
+use cnibox_spec::{CniResult, subnet};
+use cnibox_sys::{Coded, Veth, host_interface, pod_interface};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
@@ -29,11 +29,6 @@ pub(crate) enum PlanError {
 }
 
 impl Coded for PlanError {}
-
-/// The pair.
-pub(crate) fn veth(config: &Config, ifname: &IfName) -> VethPlan {
-    VethPlan { ifname: ifname.clone(), mtu: config.mtu, mac: None }
-}
 
 /// The addresses with their gateways.
 pub(crate) fn peers(ipam: &CniResult) -> Result<Vec<Peer>, PlanError> {

@@ -15,4 +15,4 @@ mod veth;
 pub use attach::{Announce, PodPlan, host_interface, is_name_pattern, pod_interface};
 pub use check::{CheckWording, Expected, own_addresses};
 pub use ipam::NO_ADDRESSES;
-pub use veth::{Veth, VethPlan, random_name};
+pub use veth::{Veth, random_name};

@@ -26,10 +26,6 @@ fn config() -> Config {
     }
 }
 
-fn eth0() -> IfName {
-    IfName::new("eth0").unwrap()
-}
-
 fn ipam(addresses: &[&str]) -> CniResult {
     let ip = |text: &&str| IpConfig { interface: None, address: parse_cidr(text).unwrap(), gateway: None };
     CniResult { ips: addresses.iter().map(ip).collect(), ..CniResult::default() }
@@ -85,7 +81,7 @@ fn a_default_route_of_another_metric_is_another_route() {
 
 #[test]
 fn a_trunk_without_access_vlan_keeps_untagged_packets_in_vlan_1() {
-    let plan = layer2(&Config { trunk: Some(vec![7]), ..config() }, &eth0());
+    let plan = layer2(&Config { trunk: Some(vec![7]), ..config() });
     assert!(plan.bridge.vlan_filtering && plan.port.leave_default_vlan);
     assert_eq!(
         plan.port.vlans,
@@ -98,7 +94,7 @@ fn a_trunk_without_access_vlan_keeps_untagged_packets_in_vlan_1() {
 
 #[test]
 fn an_empty_trunk_only_turns_filtering_on() {
-    let plan = layer2(&Config { trunk: Some(vec![]), ..config() }, &eth0());
+    let plan = layer2(&Config { trunk: Some(vec![]), ..config() });
     assert_eq!(plan.port, PortPlan::default());
     assert!(plan.bridge.vlan_filtering);
 }
