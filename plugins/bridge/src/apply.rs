@@ -8,22 +8,24 @@ use cnibox_netlink::{
     unless,
 };
 use cnibox_netns::sysctl;
-use cnibox_spec::Interface;
+use cnibox_spec::{CniResult, Interface};
 use cnibox_sys::{Failure, OrSay, Place, Sys, Txn, Undo, Veth, host_interface, random_name};
 use ipnetwork::IpNetwork;
 
-use crate::plan::{self, BridgePlan, Layer2, Layer3, PortPlan};
+use crate::config::Config;
+use crate::plan::{self, PortPlan};
 use crate::spoof::SpoofCheck;
 
 /// Makes sure of the bridge and answers with it as it is before the new port.
-pub(crate) fn bridge(sys: &mut Sys<'_>, plan: &BridgePlan) -> Result<Link, Failure> {
-    let name = plan.name.as_str();
+pub(crate) fn bridge(sys: &mut Sys<'_>, config: &Config) -> Result<Link, Failure> {
+    let name = config.bridge.as_str();
     let refused = |what: String| format!("failed to create bridge {name:?}: {what}");
     let rtnl = sys.host()?;
     let found = rtnl.link_by_name_if_present(name)?;
     if found.is_none() {
-        let filtering = plan.vlan_filtering.then_some(true);
-        let added = rtnl.link_add_bridge(name, plan.mtu, plan.fixed_mac.then(Mac::random), filtering);
+        let mac = plan::keeps_mac(config).then(Mac::random);
+        let filtering = plan::filters_vlans(config).then_some(true);
+        let added = rtnl.link_add_bridge(name, config.mtu, mac, filtering);
         unless(added, Error::is_exists)
             .or_say(|error| refused(format!("could not add {name:?}: {error}")))?;
     }
@@ -36,7 +38,7 @@ pub(crate) fn bridge(sys: &mut Sys<'_>, plan: &BridgePlan) -> Result<Link, Failu
     if !link.is_kind("bridge") {
         return Err(Failure::internal(refused(format!("{name:?} already exists but is not a bridge"))));
     }
-    if plan.promisc && !link.is_promisc() {
+    if config.promisc && !link.is_promisc() {
         rtnl.link_set(LinkChange::new(link.index).promisc(true))
             .or_say(|error| refused(format!("could not set promiscuous mode on {name:?}: {error}")))?;
     }
@@ -53,7 +55,7 @@ pub(crate) fn bridge(sys: &mut Sys<'_>, plan: &BridgePlan) -> Result<Link, Failu
 /// Attaches the pair's host end to the bridge and marks it with `alias`.
 pub(crate) fn attach(
     tx: &mut Txn<'_, '_>,
-    plan: &Layer2,
+    plan: &PortPlan,
     veth: &Veth,
     bridge: &Link,
     alias: &str,
@@ -65,7 +67,7 @@ pub(crate) fn attach(
             format!("failed to connect {:?} to bridge {}: {error}", veth.host.name, bridge.name)
         })
     })?;
-    tx.shared(|sys| port(sys, &veth.host, &plan.port))
+    tx.shared(|sys| port(sys, &veth.host, plan))
 }
 
 /// Flags and VLANs of a new bridge port. The kernel's own flags are the ones that are off.
@@ -106,50 +108,46 @@ pub(crate) fn spoof_check(tx: &mut Txn<'_, '_>, check: &SpoofCheck, veth: &Veth)
 }
 
 /// Addresses, routes and up state inside the container.
-pub(crate) fn pod(sys: &mut Sys<'_>, plan: &Layer3, pod: &Link) -> Result<(), Failure> {
+pub(crate) fn pod(sys: &mut Sys<'_>, config: &Config, result: &CniResult, pod: &Link) -> Result<(), Failure> {
     let ifname = &pod.name;
-    let dad = if plan.dad { "1" } else { "0" };
+    let dad = if config.dad { "1" } else { "0" };
     sys.inside(Place::Pod, || {
         // As in the reference nobody minds a failure here: IPv6 may be missing altogether.
-        if plan.dad {
+        if config.dad {
             let _ = sysctl::write(&sysctl::conf("ipv6", ifname, "enhanced_dad"), "1");
         }
         let _ = sysctl::write(&sysctl::conf("ipv6", ifname, "accept_dad"), dad);
     })?;
     let _ = sys.rtnl(Place::Pod)?.link_set(LinkChange::new(pod.index).arp_notify());
-    sys.interface_configure(pod, &plan.result)
+    sys.interface_configure(pod, result)
 }
 
 /// Gateway addresses on the bridge, or on its VLAN's gateway interface, which is then answered.
 pub(crate) fn gateways(
     sys: &mut Sys<'_>,
-    plan: &Layer3,
+    config: &Config,
+    gateways: &[IpNetwork],
     bridge: &Link,
 ) -> Result<Option<Interface>, Failure> {
-    if plan.gateways.is_empty() {
+    if gateways.is_empty() {
         return Ok(None);
     }
-    let (device, what) = match plan.gateway_vlan {
+    let (device, what) = match config.vlan {
         None => (bridge.clone(), "failed to set bridge addr"),
         Some(vlan) => {
-            let device = vlan_gateway(sys, bridge, vlan, plan.preserve_default_vlan)?;
+            let device = vlan_gateway(sys, bridge, vlan, config)?;
             (device, "failed to set vlan interface for bridge with addr")
         }
     };
-    for gateway in &plan.gateways {
-        address(sys, &device, *gateway, plan.force_address, what)?;
+    for gateway in gateways {
+        address(sys, &device, *gateway, config.force_address, what)?;
     }
-    sys.forwarding_enable(&plan.gateways).or_say(|error| format!("failed to enable forwarding: {error}"))?;
-    Ok(plan.gateway_vlan.map(|_| host_interface(&device)))
+    sys.forwarding_enable(gateways).or_say(|error| format!("failed to enable forwarding: {error}"))?;
+    Ok(config.vlan.map(|_| host_interface(&device)))
 }
 
 /// The interface with a VLAN's gateway addresses: the free end of a pair whose other end is in the bridge.
-fn vlan_gateway(
-    sys: &mut Sys<'_>,
-    bridge: &Link,
-    vlan: u16,
-    preserve_default_vlan: bool,
-) -> Result<Link, Failure> {
+fn vlan_gateway(sys: &mut Sys<'_>, bridge: &Link, vlan: u16, config: &Config) -> Result<Link, Failure> {
     let name = format!("{}.{vlan}", bridge.name);
     let refused = |error: &Error| {
         format!("failed to create vlan interface: failed to create vlan gateway {name:?}: {error}")
@@ -168,7 +166,7 @@ fn vlan_gateway(
     let peer = rtnl.link_by_name(&peer).or_say(refused)?;
     rtnl.link_set(LinkChange::new(peer.index).up().master(bridge.index)).or_say(refused)?;
     let _ = sysctl::write(&sysctl::conf("ipv6", &peer.name, "accept_ra"), "0");
-    port(sys, &peer, &plan::gateway_port(vlan, preserve_default_vlan))?;
+    port(sys, &peer, &plan::gateway_port(vlan, config))?;
     let rtnl = sys.host()?;
     let link = rtnl.link_by_name(&name).or_say(refused)?;
     rtnl.link_set_up(link.index).or_say(refused)?;

@@ -8,22 +8,23 @@ use cnibox_sys::{Failure, Place, Sys, own_addresses};
 use ipnetwork::IpNetwork;
 
 use crate::config::{Config, ConfigError};
-use crate::plan::{self, BridgePlan, Layer2};
+use crate::plan::{self, PortPlan};
 use crate::spoof::SpoofCheck;
 
 pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-    let CheckArgs { attachment, netns } = &request.args;
+    let Request { conf, config, args: CheckArgs { attachment, netns } } = request;
     let ifname = &attachment.ifname;
     sys.open_pod_named(netns)?;
     // Without IPAM plugin there is nobody to ask; the reference asks nevertheless, and fails.
-    sys.ipam_forward(Verb::Check, request.conf.ipam())?;
-    let result = request.conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
-    let layer2 = plan::layer2(&request.config);
-    let bridge = check_bridge(sys, &layer2.bridge, listed(&result, &request.config.bridge, ""))?;
-    let pod = check_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()), &layer2)?;
+    sys.ipam_forward(Verb::Check, conf.ipam())?;
+    let result = conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
+    let bridge = check_bridge(sys, config, listed(&result, &config.bridge, ""))?;
+    let pod = check_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()))?;
     let port = check_port(sys, request, &result, &bridge, &pod)?;
-    check_port_settings(sys, &port, &layer2)?;
-    check_rules(sys, request, &layer2)?;
+    check_port_settings(sys, &port, &plan::port(config))?;
+    if config.spoof_check && !SpoofCheck::of(attachment).is_installed(sys)? {
+        return Err(Failure::internal(format!("spoof check of {ifname} not found in table bridge nat")));
+    }
     let own = own_addresses(result, ifname.as_str(), netns.as_str());
     check_layer3(sys, request, &own, &bridge)?;
     sys.check_layer3(&pod, &own)
@@ -43,24 +44,21 @@ fn link(sys: &mut Sys<'_>, place: Place, name: &str) -> Result<Link, Failure> {
     found.ok_or_else(|| Failure::internal(format!("Interface name {name} not found")))
 }
 
-fn check_bridge(sys: &mut Sys<'_>, plan: &BridgePlan, listed: Option<&Interface>) -> Result<Link, Failure> {
+fn check_bridge(sys: &mut Sys<'_>, config: &Config, listed: Option<&Interface>) -> Result<Link, Failure> {
     let listed = listed.ok_or_else(|| Failure::internal("Interface name missing "))?;
     let Interface { name, mac, .. } = listed;
-    let bridge = link(sys, Place::Host, &listed.name)?;
+    let bridge = link(sys, Place::Host, name)?;
     if !listed.sandbox.is_empty() {
-        return Err(Failure::internal(format!("Interface {} should not be in sandbox", listed.name)));
+        return Err(Failure::internal(format!("Interface {name} should not be in sandbox")));
     }
     if !bridge.is_kind("bridge") {
-        return Err(Failure::internal(format!(
-            "Interface {} does not have link type of bridge",
-            listed.name
-        )));
+        return Err(Failure::internal(format!("Interface {name} does not have link type of bridge")));
     }
     // Any other takes its ports', which come and go.
-    if plan.fixed_mac && !listed.mac.is_empty() && listed.mac != bridge.mac_text() {
+    if plan::keeps_mac(config) && !mac.is_empty() && *mac != bridge.mac_text() {
         return Err(Failure::internal(format!("Bridge interface {name} Mac doesn't match: {mac}")));
     }
-    let (wanted, found) = (plan.promisc, bridge.promiscuity != 0);
+    let (wanted, found) = (config.promisc, bridge.promiscuity != 0);
     if wanted != found {
         return Err(Failure::internal(format!(
             "Bridge interface {name} configured Promisc Mode {wanted} doesn't match current state: {found} "
@@ -76,7 +74,6 @@ fn check_pod(
     sys: &mut Sys<'_>,
     request: &Request<'_, Config, CheckArgs>,
     listed: Option<&Interface>,
-    layer2: &Layer2,
 ) -> Result<Link, Failure> {
     let wanted = request.args.netns.as_str();
     let missing =
@@ -93,7 +90,7 @@ fn check_pod(
             pod.mac_text()
         )));
     }
-    if layer2.up && !pod.is_up() {
+    if !request.config.leave_down && !pod.is_up() {
         return Err(Failure::internal(format!("interface {} is down", pod.name)));
     }
     Ok(pod)
@@ -127,38 +124,22 @@ fn check_port(
     Err(Failure::internal(format!("CNI veth created for bridge {} was not found", request.config.bridge)))
 }
 
-fn check_port_settings(sys: &mut Sys<'_>, port: &Link, layer2: &Layer2) -> Result<(), Failure> {
+fn check_port_settings(sys: &mut Sys<'_>, port: &Link, plan: &PortPlan) -> Result<(), Failure> {
     let drift =
         |what: String| Failure::internal(format!("bridge port {} is not as configured: {what}", port.name));
-    let wanted = layer2.port.flags;
+    let wanted = plan.flags;
     if let Some(found) = port.bridge_port.filter(|found| *found != wanted) {
         return Err(drift(format!("{found:?}, configured {wanted:?}")));
     }
-    if layer2.port.vlans.is_empty() {
+    if plan.vlans.is_empty() {
         return Ok(());
     }
     let vlans = sys.host()?.bridge_vlans(port.index)?;
     let absent = |wanted: &&BridgeVlan| !vlans.iter().any(|found| found.id == wanted.id);
-    match layer2.port.vlans.iter().find(absent) {
+    match plan.vlans.iter().find(absent) {
         Some(missing) => Err(drift(format!("not in VLAN {}", missing.id))),
         None => Ok(()),
     }
-}
-
-fn check_rules(
-    sys: &mut Sys<'_>,
-    request: &Request<'_, Config, CheckArgs>,
-    layer2: &Layer2,
-) -> Result<(), Failure> {
-    let attachment = &request.args.attachment;
-    let spoof = SpoofCheck::of(attachment);
-    if layer2.spoof_check && !spoof.is_installed(sys)? {
-        return Err(Failure::internal(format!(
-            "spoof check of {} not found in table bridge nat",
-            attachment.ifname
-        )));
-    }
-    Ok(())
 }
 
 /// Gateway addresses and masquerade.
@@ -168,25 +149,24 @@ fn check_layer3(
     own: &CniResult,
     bridge: &Link,
 ) -> Result<(), Failure> {
-    if request.conf.ipam().is_none() || own.ips.is_empty() {
+    let Request { conf, config, args } = request;
+    if conf.ipam().is_none() || own.ips.is_empty() {
         return Ok(());
     }
-    let layer3 = plan::layer3(&request.config, own.clone());
-    let device = match layer3.gateway_vlan {
-        Some(vlan) if !layer3.gateways.is_empty() => {
-            link(sys, Place::Host, &format!("{}.{vlan}", bridge.name))?
-        }
+    let gateways = plan::gateways(config, &plan::completed(config, own.clone()));
+    let device = match config.vlan {
+        Some(vlan) if !gateways.is_empty() => link(sys, Place::Host, &format!("{}.{vlan}", bridge.name))?,
         _ => bridge.clone(),
     };
-    if !layer3.gateways.is_empty() {
+    if !gateways.is_empty() {
         let present = sys.host()?.addrs(device.index, None)?;
         let absent = |gateway: &IpNetwork| !present.iter().any(|addr| addr.net == *gateway);
-        if let Some(address) = layer3.lasting_gateways().find(absent) {
+        if let Some(address) = plan::lasting(&gateways).find(absent) {
             return Err(Failure::internal(format!("gateway address {address} not found on {}", device.name)));
         }
     }
-    match layer3.masquerade {
-        Some(choice) => sys.check_masquerade(&request.args.attachment, choice, &own.ips),
+    match config.masquerade {
+        Some(choice) => sys.check_masquerade(&args.attachment, choice, &own.ips),
         None => Ok(()),
     }
 }

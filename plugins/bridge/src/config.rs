@@ -20,7 +20,7 @@ pub struct Config {
     /// Whether a conflicting bridge address is replaced.
     pub(crate) force_address: bool,
     /// Whether to masquerade, and where if the configuration says so.
-    pub(crate) masquerade: Option<MasqueradeChoice>,
+    pub(crate) masquerade: Option<Option<Backend>>,
     /// MTU in bytes.
     pub(crate) mtu: Option<u32>,
     /// Hairpin mode of the port.
@@ -44,9 +44,6 @@ pub struct Config {
     /// The container's MAC.
     pub(crate) mac: Option<Mac>,
 }
-
-/// Masquerade is wanted; `None` leaves the backend to the host.
-pub(crate) type MasqueradeChoice = Option<Backend>;
 
 /// What is wrong with a configuration.
 #[derive(Debug, Error)]

@@ -14,11 +14,10 @@ mod spoof;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::Link;
-use cnibox_spec::{CniResult, Interface, NetnsPath, check_expressible};
+use cnibox_spec::{CniResult, Interface, check_expressible};
 use cnibox_sys::{Failure, Mark, Masquerade, Stage, Sys, Txn, Veth, host_interface, pod_interface};
 
 pub use config::Config;
-use plan::Layer3;
 use spoof::SpoofCheck;
 
 /// The plugin.
@@ -56,14 +55,13 @@ impl Plugin for Bridge {
 
 /// The attachment, all of it or nothing.
 fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-    let AddArgs { attachment, netns } = &request.args;
-    let layer2 = plan::layer2(&request.config);
+    let Request { config, args: AddArgs { attachment, netns }, .. } = request;
     sys.open_pod_named(netns)?;
     Txn::run(sys, |tx| {
-        let bridge = tx.shared(|sys| apply::bridge(sys, &layer2.bridge))?;
-        let veth = tx.veth_add(&attachment.ifname, request.config.mtu, request.config.mac)?;
+        let bridge = tx.shared(|sys| apply::bridge(sys, config))?;
+        let veth = tx.veth_add(&attachment.ifname, config.mtu, config.mac)?;
         let alias = Mark::of(attachment).alias(Stage::Ready);
-        let attach = |tx: &mut Txn<'_, '_>| apply::attach(tx, &layer2, &veth, &bridge, &alias);
+        let attach = |tx: &mut Txn<'_, '_>| apply::attach(tx, &plan::port(config), &veth, &bridge, &alias);
         let ipam = request.conf.ipam();
         // Else it is attached while the masquerade, which takes longest, is written.
         let is_attached_first = ipam.is_none_or(|plugin| tx.sys().asks_network(plugin));
@@ -73,31 +71,34 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
         // Before the spoof check, whose names another attachment has, too, that lives in another namespace: an IPAM plugin
         // that knows of it refuses this one.
         let ipam = ipam.map(|plugin| tx.ipam_add(plugin, &request.conf.version_text)).transpose()?;
-        if layer2.spoof_check {
+        if config.spoof_check {
             apply::spoof_check(tx, &SpoofCheck::of(attachment), &veth)?;
         }
         let (result, port, vlan_interface) = match ipam {
             Some(ipam) => {
-                let layer3 = plan::layer3(&request.config, ipam);
-                let addresses: Vec<_> = layer3.result.ips.iter().map(|ip| ip.address).collect();
+                let result = plan::completed(config, ipam);
+                let addresses: Vec<_> = result.ips.iter().map(|ip| ip.address).collect();
                 let masquerade = Masquerade::of(attachment);
                 let (port, vlan_interface) =
-                    tx.masquerade_add_beside(&masquerade, layer3.masquerade, &addresses, |tx| {
+                    tx.masquerade_add_beside(&masquerade, config.masquerade, &addresses, |tx| {
                         if !is_attached_first {
                             attach(tx)?;
                         }
-                        configure(tx, &layer3, &veth, &bridge)
+                        configure(tx, config, &result, &veth, &bridge)
                     })?;
-                (layer3.result, port, vlan_interface)
+                (result, port, vlan_interface)
             }
             None => {
-                let port = if layer2.up { bring_up(tx, &veth)? } else { veth.host.clone() };
+                let port = if config.leave_down { veth.host.clone() } else { bring_up(tx, &veth)? };
                 (CniResult::default(), port, None)
             }
         };
         let bridge = tx.shared(|sys| sys.host()?.link_by_index(bridge.index).map_err(Failure::from))?;
-        let interfaces = interfaces(&bridge, &port, &veth, netns).into_iter().chain(vlan_interface);
-        let mut result = CniResult { interfaces: interfaces.collect(), ..result };
+        // Others count on this order.
+        let mut interfaces =
+            vec![host_interface(&bridge), host_interface(&port), pod_interface(&veth.pod, netns)];
+        interfaces.extend(vlan_interface);
+        let mut result = CniResult { interfaces, ..result };
         if let Some(dns) = request.conf.dns() {
             result.dns = dns;
         }
@@ -110,14 +111,16 @@ fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniR
 /// interface.
 fn configure(
     tx: &mut Txn<'_, '_>,
-    layer3: &Layer3,
+    config: &Config,
+    result: &CniResult,
     veth: &Veth,
     bridge: &Link,
 ) -> Result<(Link, Option<Interface>), Failure> {
-    tx.shared(|sys| apply::pod(sys, layer3, &veth.pod))?;
-    let vlan_interface = tx.shared(|sys| apply::gateways(sys, layer3, bridge))?;
+    tx.shared(|sys| apply::pod(sys, config, result, &veth.pod))?;
+    let gateways = plan::gateways(config, result);
+    let vlan_interface = tx.shared(|sys| apply::gateways(sys, config, &gateways, bridge))?;
     let port = tx.shared(|sys| apply::port_up(sys, &veth.host))?;
-    let ips = &layer3.result.ips;
+    let ips = &result.ips;
     if !ips.is_empty() {
         let has_ipv6 = ips.iter().any(|ip| ip.address.is_ipv6());
         tx.shared(|sys| sys.announce_again(&veth.pod, has_ipv6))?;
@@ -129,9 +132,4 @@ fn configure(
 fn bring_up(tx: &mut Txn<'_, '_>, veth: &Veth) -> Result<Link, Failure> {
     tx.shared(|sys| apply::pod_up(sys, veth))?;
     tx.shared(|sys| apply::port_up(sys, &veth.host))
-}
-
-/// Bridge, host end, container end: others count on this order.
-fn interfaces(bridge: &Link, port: &Link, veth: &Veth, netns: &NetnsPath) -> Vec<Interface> {
-    vec![host_interface(bridge), host_interface(port), pod_interface(&veth.pod, netns)]
 }

@@ -8,36 +8,7 @@ use cnibox_netlink::{BridgePort, BridgeVlan};
 use cnibox_spec::{CniResult, IpConfig, Route, everywhere};
 use ipnetwork::IpNetwork;
 
-use crate::config::{Config, MasqueradeChoice};
-
-/// The attachment without addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Layer2 {
-    /// The bridge.
-    pub(crate) bridge: BridgePlan,
-    /// The bridge port.
-    pub(crate) port: PortPlan,
-    /// Whether only the container's own MAC may send.
-    pub(crate) spoof_check: bool,
-    /// Whether the container's interface goes up, and the port with it.
-    pub(crate) up: bool,
-}
-
-/// The bridge as far as this network cares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BridgePlan {
-    /// Its name.
-    pub(crate) name: String,
-    /// MTU in bytes, if the bridge has to be made.
-    pub(crate) mtu: Option<u32>,
-    /// Whether it keeps its MAC from the start, if the bridge has to be made: gateway addresses will pin it, and of ADDs
-    /// that begin together each must answer with the same one.
-    pub(crate) fixed_mac: bool,
-    /// Whether to make it promiscuous.
-    pub(crate) promisc: bool,
-    /// VLAN filtering, if the bridge has to be made.
-    pub(crate) vlan_filtering: bool,
-}
+use crate::config::Config;
 
 /// A bridge port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,42 +21,19 @@ pub(crate) struct PortPlan {
     pub(crate) vlans: Vec<BridgeVlan>,
 }
 
-/// What addresses add to the attachment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Layer3 {
-    /// The IPAM plugin's answer, completed.
-    pub(crate) result: CniResult,
-    /// Whether IPv6 addresses go through duplicate address detection.
-    pub(crate) dad: bool,
-    /// The host's gateway addresses, IPv4 before IPv6.
-    pub(crate) gateways: Vec<IpNetwork>,
-    /// The VLAN that the gateway addresses belong to.
-    pub(crate) gateway_vlan: Option<u16>,
-    /// Whether the port of a VLAN's gateway stays in its default VLAN.
-    pub(crate) preserve_default_vlan: bool,
-    /// Whether conflicting addresses are replaced.
-    pub(crate) force_address: bool,
-    /// Masquerade of the container's addresses.
-    pub(crate) masquerade: Option<MasqueradeChoice>,
+/// Whether a bridge that has to be made keeps its MAC from the start: gateway addresses will pin it, and of ADDs that begin
+/// together each must answer with the same one.
+pub(crate) fn keeps_mac(config: &Config) -> bool {
+    config.gateway && config.vlan.is_none()
 }
 
-/// The attachment's layer 2.
-pub(crate) fn layer2(config: &Config) -> Layer2 {
-    Layer2 {
-        bridge: BridgePlan {
-            name: config.bridge.clone(),
-            mtu: config.mtu,
-            fixed_mac: config.gateway && config.vlan.is_none(),
-            promisc: config.promisc,
-            vlan_filtering: config.vlan.is_some() || config.trunk.is_some(),
-        },
-        port: port(config),
-        spoof_check: config.spoof_check,
-        up: !config.leave_down,
-    }
+/// Whether a bridge that has to be made filters by VLAN.
+pub(crate) fn filters_vlans(config: &Config) -> bool {
+    config.vlan.is_some() || config.trunk.is_some()
 }
 
-fn port(config: &Config) -> PortPlan {
+/// The container's port.
+pub(crate) fn port(config: &Config) -> PortPlan {
     let trunk = config.trunk.as_deref().unwrap_or_default();
     let tagged = config.vlan.is_some() || !trunk.is_empty();
     let mut vlans: Vec<_> = config.vlan.into_iter().map(access).collect();
@@ -102,10 +50,10 @@ fn port(config: &Config) -> PortPlan {
 }
 
 /// The port behind which a VLAN's gateway addresses live.
-pub(crate) fn gateway_port(vlan: u16, preserve_default_vlan: bool) -> PortPlan {
+pub(crate) fn gateway_port(vlan: u16, config: &Config) -> PortPlan {
     PortPlan {
         flags: BridgePort::default(),
-        leave_default_vlan: !preserve_default_vlan,
+        leave_default_vlan: !config.preserve_default_vlan,
         vlans: vec![access(vlan)],
     }
 }
@@ -114,8 +62,8 @@ fn access(id: u16) -> BridgeVlan {
     BridgeVlan { id, pvid: true, untagged: true }
 }
 
-/// The attachment's layer 3: the IPAM plugin's answer with gateways and default routes filled in.
-pub(crate) fn layer3(config: &Config, ipam: CniResult) -> Layer3 {
+/// The IPAM plugin's answer with gateways and default routes filled in.
+pub(crate) fn completed(config: &Config, ipam: CniResult) -> CniResult {
     let mut result = ipam;
     for ip in &mut result.ips {
         ip.interface = Some(POD_INDEX);
@@ -126,15 +74,7 @@ pub(crate) fn layer3(config: &Config, ipam: CniResult) -> Layer3 {
     if config.default_gateway {
         add_default_routes(&mut result);
     }
-    Layer3 {
-        dad: config.dad,
-        gateways: if config.gateway { gateway_addresses(&result.ips) } else { Vec::new() },
-        gateway_vlan: config.vlan,
-        preserve_default_vlan: config.preserve_default_vlan,
-        force_address: config.force_address,
-        masquerade: config.masquerade,
-        result,
-    }
+    result
 }
 
 /// A default route per family by its first address's gateway, in the order of the addresses, unless the IPAM plugin gave
@@ -169,28 +109,27 @@ fn replaces(given: &Route, default: &Route) -> bool {
     given.dst == default.dst && (given.gw.is_some() || in_main && alike)
 }
 
-impl Layer3 {
-    /// The gateway addresses that the host has in the end: one that is in a later one's way is replaced.
-    pub(crate) fn lasting_gateways(&self) -> impl Iterator<Item = IpNetwork> + '_ {
-        let lasts = |at: usize, gateway: IpNetwork| {
-            let mut later =
-                self.gateways.iter().skip(at + 1).filter(|later| later.is_ipv4() == gateway.is_ipv4());
-            later.all(|later| *later == gateway || !conflicts(gateway, *later))
-        };
-        let gateways = self.gateways.iter().copied().enumerate();
-        gateways.filter(move |(at, gateway)| lasts(*at, *gateway)).map(|(_, gateway)| gateway)
-    }
-}
-
 /// A device has one IPv4 gateway, and IPv6 gateways whose networks do not overlap.
 pub(crate) fn conflicts(present: IpNetwork, wanted: IpNetwork) -> bool {
     wanted.is_ipv4() || present.contains(wanted.ip()) || wanted.contains(present.ip())
 }
 
-fn gateway_addresses(ips: &[IpConfig]) -> Vec<IpNetwork> {
-    let of_family = |v4: bool| ips.iter().filter(move |ip| ip.address.is_ipv4() == v4);
+/// The gateway addresses that the host is given, IPv4 before IPv6.
+pub(crate) fn gateways(config: &Config, result: &CniResult) -> Vec<IpNetwork> {
+    let of_family = |v4: bool| result.ips.iter().filter(move |ip| ip.address.is_ipv4() == v4);
     let with_prefix = |ip: &IpConfig| IpNetwork::new(ip.gateway?, ip.address.prefix()).ok();
-    of_family(true).chain(of_family(false)).filter_map(with_prefix).collect()
+    let of_host = of_family(true).chain(of_family(false)).filter(|_| config.gateway);
+    of_host.filter_map(with_prefix).collect()
+}
+
+/// Those that the host has in the end: one that is in a later one's way is replaced.
+pub(crate) fn lasting(gateways: &[IpNetwork]) -> impl Iterator<Item = IpNetwork> + '_ {
+    let lasts = |at: usize, gateway: IpNetwork| {
+        let mut later = gateways.iter().skip(at + 1).filter(|later| later.is_ipv4() == gateway.is_ipv4());
+        later.all(|later| *later == gateway || !conflicts(gateway, *later))
+    };
+    let all = gateways.iter().copied().enumerate();
+    all.filter(move |(at, gateway)| lasts(*at, *gateway)).map(|(_, gateway)| gateway)
 }
 
 fn next_address(ip: IpAddr) -> IpAddr {
