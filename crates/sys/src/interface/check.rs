@@ -4,9 +4,8 @@
 
 use cnibox_netlink::Link;
 use cnibox_spec::{CniResult, Code, IfName, Interface, IpConfig, NetnsPath, Verb};
-use thiserror::Error;
 
-use crate::call::{Coded, Failure, Place, Sys};
+use crate::call::{Failure, Place, Sys};
 
 /// How a plugin words what it finds; the default is that of most plugins, for links of whatever kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,22 +51,6 @@ pub struct Expected<'a> {
     pub wording: CheckWording,
 }
 
-/// What is not as ADD left it.
-#[derive(Debug, Error)]
-enum Drift {
-    /// The reference has nothing to print between the two spaces, either.
-    #[error("{said} in prevResult  doesn't match configured netns: {wanted}")]
-    Sandbox { said: String, wanted: String },
-    #[error("{said} in prevResult: {name} not found")]
-    NotFound { said: String, name: String },
-    #[error("{said} interface {name} not of type {kind}")]
-    Kind { said: String, name: String, kind: &'static str },
-    #[error("{said} {name} Mac {wanted} doesn't match container Mac: {found}")]
-    Mac { said: String, name: String, wanted: String, found: String },
-}
-
-impl Coded for Drift {}
-
 impl Sys<'_> {
     /// Opens the container's namespace, asks the IPAM plugin, then looks for the interface in prevResult and in the
     /// container. Answers with prevResult, reduced to the interface's own addresses, and the link.
@@ -77,21 +60,22 @@ impl Sys<'_> {
     pub fn check_interface(&mut self, expected: Expected<'_>) -> Result<(CniResult, Link), Failure> {
         let (result, listed) = self.check_prev_result(&expected)?;
         let Expected { wording, .. } = expected;
-        let name = || listed.name.clone();
-        let Some(link) = self.rtnl(Place::Pod)?.link_by_name_if_present(&listed.name)? else {
+        let Interface { name, mac, .. } = &listed;
+        let Some(link) = self.rtnl(Place::Pod)?.link_by_name_if_present(name)? else {
             let said = wording.say(wording.before_interface, "Container Interface name");
-            return Err(Drift::NotFound { said, name: name() }.into());
+            return Err(Failure::internal(format!("{said} in prevResult: {name} not found")));
         };
         if let Some((kernel, kind)) = wording.kind
             && !link.is_kind(kernel)
         {
             let said = wording.say("", "Error: Container");
-            return Err(Drift::Kind { said, name: name(), kind }.into());
+            return Err(Failure::internal(format!("{said} interface {name} not of type {kind}")));
         }
-        if !listed.mac.is_empty() && listed.mac != link.mac_text() {
+        let found = link.mac_text();
+        if !mac.is_empty() && *mac != found {
             let said = wording.say(wording.before_interface, "Interface");
-            let (wanted, found) = (listed.mac.clone(), link.mac_text());
-            return Err(Drift::Mac { said, name: name(), wanted, found }.into());
+            let msg = format!("{said} {name} Mac {mac} doesn't match container Mac: {found}");
+            return Err(Failure::internal(msg));
         }
         Ok((result, link))
     }
@@ -109,8 +93,10 @@ impl Sys<'_> {
             expected.prev_result.clone()?.ok_or_else(|| Failure::new(Code::INVALID_CONFIG, required()))?;
         let mut named = result.interfaces.iter().rev().filter(|interface| interface.name == ifname.as_str());
         let Some(listed) = named.find(|interface| interface.sandbox == netns.as_str()).cloned() else {
-            let wanted = netns.as_str().to_owned();
-            return Err(Drift::Sandbox { said: wording.say("", "Sandbox"), wanted }.into());
+            let said = wording.say("", "Sandbox");
+            // The reference has nothing to print between the two spaces, either.
+            let msg = format!("{said} in prevResult  doesn't match configured netns: {}", netns.as_str());
+            return Err(Failure::internal(msg));
         };
         Ok((own_addresses(result, ifname.as_str(), netns.as_str()), listed))
     }
