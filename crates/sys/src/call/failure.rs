@@ -36,7 +36,8 @@ impl Failure {
         Self::new(Code::INTERNAL, msg)
     }
 
-    fn caused(code: Code, msg: String, cause: &(dyn Error + 'static)) -> Self {
+    /// A failure with the kernel's own words behind `cause` for the details.
+    pub(crate) fn caused(code: Code, msg: String, cause: &(dyn Error + 'static)) -> Self {
         let details = kernel_text(cause).unwrap_or_default().to_owned();
         Self(Box::new(ErrorObject { code, msg, details }))
     }

@@ -3,30 +3,11 @@
 
 use cnibox_netfilter::xt::{Family, Table};
 use cnibox_netfilter::{Flavour, TableRef};
+use cnibox_netns::errno::io_text;
 use cnibox_spec::Code;
-use thiserror::Error;
 
-use crate::call::{Coded, Failure, Place, Sys};
+use crate::call::{Failure, Place, Sys};
 use crate::node::{Backend, Masquerade};
-
-/// Why ADD could not work whatever the configuration.
-#[derive(Debug, Error)]
-enum Unavailable {
-    #[error("cannot read /proc/self/status: {}", cnibox_netns::errno::io_text(.0))]
-    Unreadable(#[source] std::io::Error),
-    #[error("no permission to configure networks: CAP_NET_ADMIN is not effective")]
-    NoNetAdmin,
-    #[error("the kernel has no links of kind {0:?}")]
-    NoKind(&'static str),
-    #[error("no TAP devices: open {TUN}: {}", cnibox_netns::errno::io_text(.0))]
-    NoTun(#[source] std::io::Error),
-    #[error("no masquerade: {0}")]
-    NoPacketFilter(#[source] cnibox_netfilter::Error),
-}
-
-impl Coded for Unavailable {
-    const CODE: Code = Code::PLUGIN_NOT_AVAILABLE;
-}
 
 impl Sys<'_> {
     /// Finds out whether this process has `CAP_NET_ADMIN` (`capabilities(7)`), without trying anything.
@@ -34,10 +15,14 @@ impl Sys<'_> {
     /// # Errors
     /// Code 50 when it has not.
     pub fn require_net_admin(&self) -> Result<(), Failure> {
-        let status = std::fs::read_to_string("/proc/self/status").map_err(Unavailable::Unreadable)?;
+        let status = std::fs::read_to_string("/proc/self/status")
+            .map_err(|error| unavailable(format!("cannot read /proc/self/status: {}", io_text(&error))))?;
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let mask = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
-        if mask & CAP_NET_ADMIN == 0 { Err(Unavailable::NoNetAdmin.into()) } else { Ok(()) }
+        if mask & CAP_NET_ADMIN == 0 {
+            return Err(unavailable("no permission to configure networks: CAP_NET_ADMIN is not effective"));
+        }
+        Ok(())
     }
 
     /// Finds out whether this process may make links of this kind, and the kernel can.
@@ -46,7 +31,10 @@ impl Sys<'_> {
     /// Code 50 when not.
     pub fn require_kind(&mut self, kind: &'static str) -> Result<(), Failure> {
         self.require_net_admin()?;
-        if self.host()?.link_kind_is_known(kind)? { Ok(()) } else { Err(Unavailable::NoKind(kind).into()) }
+        if self.host()?.link_kind_is_known(kind)? {
+            return Ok(());
+        }
+        Err(unavailable(format!("the kernel has no links of kind {kind:?}")))
     }
 
     /// Finds out whether the host has the link that interfaces of this network stand on. Without it those that were on it
@@ -70,7 +58,8 @@ impl Sys<'_> {
     pub fn require_tun(&mut self) -> Result<(), Failure> {
         self.require_net_admin()?;
         let opened = std::fs::OpenOptions::new().read(true).write(true).open(TUN);
-        opened.map(drop).map_err(|error| Unavailable::NoTun(error).into())
+        let closed = |error| unavailable(format!("no TAP devices: open {TUN}: {}", io_text(&error)));
+        opened.map(drop).map_err(closed)
     }
 
     /// Finds out whether addresses can be masqueraded with the backend that is asked for.
@@ -88,7 +77,9 @@ impl Sys<'_> {
             None if engine.uses_tool() => Ok(()),
             Some(Backend::Nftables) | None => engine.has_table(&Masquerade::native_table()).map(drop),
         };
-        found.map_err(|error| Unavailable::NoPacketFilter(error).into())
+        found.map_err(|error| {
+            Failure::caused(Code::PLUGIN_NOT_AVAILABLE, format!("no masquerade: {error}"), &error)
+        })
     }
 
     /// Finds out by one question per family whether iptables rules can be read, and says how they are written.
@@ -112,6 +103,11 @@ impl Sys<'_> {
             (false, Flavour::Missing) => "in nf_tables over netlink; the host has no iptables",
         })
     }
+}
+
+/// Why ADD could not work whatever the configuration.
+fn unavailable(msg: impl Into<String>) -> Failure {
+    Failure::new(Code::PLUGIN_NOT_AVAILABLE, msg)
 }
 
 /// Where TAP devices come from.
