@@ -57,18 +57,11 @@ fn from_iptables(known: &Known, config: &Config, sys: &mut Sys<'_>, flows: &mut 
     }
     let mut unusable = unusable.into_iter();
     if let (Some(v4), Some(v6)) = (unusable.next(), unusable.next())
-        && !is_native(config, sys)
+        && !sys.backend(config.backend, Batch::new).is_ok_and(|backend| backend == Backend::Nftables)
     {
         failures.push(PortmapError::Unusable(v4, v6).into());
     }
     failures
-}
-
-fn is_native(config: &Config, sys: &mut Sys<'_>) -> bool {
-    match config.backend {
-        Some(backend) => backend == Backend::Nftables,
-        None => sys.wants_native(&Batch::new()).unwrap_or(false),
-    }
 }
 
 fn remove_family(known: &Known, family: Family, sys: &mut Sys<'_>) -> Result<Vec<Flow>, Error> {

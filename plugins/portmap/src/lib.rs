@@ -96,11 +96,7 @@ fn desired(
     verb: Verb,
 ) -> Result<Desired, Failure> {
     let config = &request.config;
-    let backend = match config.backend {
-        Some(backend) => backend,
-        None if sys.wants_native(&desired_with(request, Backend::Iptables).install())? => Backend::Nftables,
-        None => Backend::Iptables,
-    };
+    let backend = sys.backend(config.backend, || desired_with(request, Backend::Iptables).install())?;
     config.fits(backend).map_err(|error| prefixed(error.into(), verb))?;
     Ok(desired_with(request, backend))
 }

@@ -215,13 +215,8 @@ impl<'h> Sys<'h> {
         }
     }
 
-    /// Whether rules that could be written either way go into native tables: where the host has only `nft`, and where the
-    /// kernel cannot hold `rules`, of the iptables dialect. A part of the kernel that was missed once counts as missing
-    /// until the next boot: what is written natively works whatever is loaded later.
-    ///
-    /// # Errors
-    /// When the kernel does not tell; see [`Sys::engine`].
-    pub fn wants_native(&mut self, rules: &Batch) -> Result<bool, cnibox_netfilter::Error> {
+    /// Whether rules that could be written either way go into native tables, see [`Sys::backend`].
+    pub(crate) fn wants_native(&mut self, rules: &Batch) -> Result<bool, cnibox_netfilter::Error> {
         self.remembering_what_is_missed(|engine| engine.wants_native(rules))
     }
 

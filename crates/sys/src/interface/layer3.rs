@@ -46,7 +46,7 @@ impl Sys<'_> {
     ) -> Result<(), Failure> {
         let masquerade = &Masquerade::of(attachment);
         let addresses: &Vec<_> = &ips.iter().map(|ip| ip.address).collect();
-        let chosen = self.masquerade_backend(masquerade, choice, addresses)?;
+        let chosen = self.backend(choice, || masquerade.install(Backend::Iptables, addresses))?;
         let engine = self.engine()?;
         let Some(missing) = masquerade.missing(engine, chosen, addresses)? else { return Ok(()) };
         // The kernel may not even have the other one.

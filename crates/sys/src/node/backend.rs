@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where rules are written that could be written either way. Must never know which rules.
 
+use cnibox_netfilter::Batch;
 use cnibox_spec::Code;
 
-use crate::call::Failure;
+use crate::call::{Failure, Sys};
 
 /// Where rules are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,26 @@ impl Backend {
                 Err(Failure::new(Code::INVALID_CONFIG, format!("unknown ipmasq backend {name:?}")))
             }
             (_, choice) => Ok(choice),
+        }
+    }
+}
+
+impl Sys<'_> {
+    /// Where rules go: the backend that was `asked` for, or else the one that the host wants. That is the native one where
+    /// the host has only `nft`, and where the kernel cannot hold `rules`, of the iptables dialect. A part of the kernel that
+    /// was missed once counts as missing until the next boot: what is written natively works whatever is loaded later.
+    ///
+    /// # Errors
+    /// When the kernel does not tell; see [`Sys::engine`].
+    pub fn backend(
+        &mut self,
+        asked: Option<Backend>,
+        rules: impl FnOnce() -> Batch,
+    ) -> Result<Backend, cnibox_netfilter::Error> {
+        match asked {
+            Some(backend) => Ok(backend),
+            None if self.wants_native(&rules())? => Ok(Backend::Nftables),
+            None => Ok(Backend::Iptables),
         }
     }
 }

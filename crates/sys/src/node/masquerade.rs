@@ -230,28 +230,13 @@ impl Txn<'_, '_> {
         work: impl FnOnce(&mut Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let Some(asked) = asked else { return work(self) };
-        let backend = self.sys().masquerade_backend(masquerade, asked, addresses)?;
+        let backend = self.sys().backend(asked, || masquerade.install(Backend::Iptables, addresses))?;
         let undo = masquerade.remove(backend, addresses);
         self.rules_beside(undo, &masquerade.install(backend, addresses), work)
     }
 }
 
 impl Sys<'_> {
-    /// The backend for `addresses`: the one that was asked for, or else what the host wants, see [`Sys::wants_native`].
-    pub(crate) fn masquerade_backend(
-        &mut self,
-        masquerade: &Masquerade,
-        asked: Option<Backend>,
-        addresses: &[IpNetwork],
-    ) -> Result<Backend, Failure> {
-        if let Some(backend) = asked {
-            return Ok(backend);
-        }
-        let rules = masquerade.install(Backend::Iptables, addresses);
-        let native = self.wants_native(&rules)?;
-        Ok(if native { Backend::Nftables } else { Backend::Iptables })
-    }
-
     /// Removes the attachment's masquerade from both backends, since the configuration may have changed in between.
     /// `in_use` are the addresses that the container still has on other interfaces: their rules stay.
     ///
