@@ -25,16 +25,12 @@ impl Sys<'_> {
         if !matches!(self.open_pod_if_present(netns), Ok(Some(_))) {
             return Ok(None);
         }
-        let Some((attachment, before)) =
-            self.turn.as_ref().map(|turn| (turn.record.attachment.clone(), turn.before.clone()))
-        else {
-            return Ok(None);
-        };
-        let remains = match self.earlier(&attachment, before.as_ref())? {
+        let Some(record) = self.turn.as_ref().map(|turn| turn.record.clone()) else { return Ok(None) };
+        let remains = match self.earlier(&record)? {
             Earlier::Living => return Ok(self.refuse_to_make()),
             Earlier::Unknown => None,
             Earlier::Dead(remains) => {
-                self.dead_links_del(&attachment, before.as_ref())?;
+                self.dead_links_del(&record)?;
                 let given = remains.addresses.iter().flatten().copied().collect();
                 // Where its interface still is, that has them, and goes next.
                 if remains.netns.is_none() && !self.in_use_among(&given, None)?.is_empty() {
@@ -56,9 +52,9 @@ impl Sys<'_> {
 
     /// Deletes the links on the host of an attachment that is dead: those that are marked as its own, and those whose
     /// names were noted before they could be.
-    fn dead_links_del(&mut self, attachment: &Attachment, record: Option<&Record>) -> Result<(), Failure> {
-        let announced = record.map(|record| self.host_link_of(record)).transpose()?.flatten();
-        let mark = Mark::of(attachment);
+    fn dead_links_del(&mut self, record: &Record) -> Result<(), Failure> {
+        let announced = self.host_link_of(record)?;
+        let mark = Mark::of(&record.attachment);
         let links = self.host()?.links()?;
         self.host_links_del(&links, |link| {
             mark.stage_of(link).is_some() || announced.as_ref().is_some_and(|known| known.index == link.index)

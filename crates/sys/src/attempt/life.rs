@@ -51,16 +51,13 @@ pub(crate) enum Presence {
 }
 
 impl Sys<'_> {
-    /// What is known of an earlier attempt at the attachment of this call. The container's namespace at `netns` is open.
-    pub(crate) fn earlier(
-        &mut self,
-        attachment: &Attachment,
-        record: Option<&Record>,
-    ) -> Result<Earlier, Failure> {
-        let Some(record) = record.filter(|record| record.progress != Progress::Foreign) else {
-            return self.earlier_by_mark(attachment);
-        };
-        if Ledger::of_host().is_held(attachment) {
+    /// What is known of an earlier attempt at the attachment of this call, of which this is the record as it was found. The
+    /// container's namespace is open.
+    pub(crate) fn earlier(&mut self, record: &Record) -> Result<Earlier, Failure> {
+        if record.progress == Progress::Foreign {
+            return self.earlier_by_mark(&record.attachment);
+        }
+        if Ledger::of_host().is_held(&record.attachment) {
             return Ok(Earlier::Living);
         }
         let here = self.namespace_of_pod()?;
@@ -382,28 +379,29 @@ impl Sys<'_> {
         netns: Option<&NetnsPath>,
     ) -> Result<BTreeSet<IpAddr>, Failure> {
         let Some(turn) = &self.turn else { return Ok(BTreeSet::new()) };
-        let (own, plugin, before) = (turn.record.attachment.clone(), turn.plugin, turn.before.clone());
+        let (record, plugin) = (turn.record.clone(), turn.plugin);
+        let own = &record.attachment;
         let mut of_others = BTreeSet::new();
-        for (address, record) in Ledger::of_host().claimants(addresses) {
-            let is_anothers = record.attachment != own && record.shares.contains_key(plugin);
-            if is_anothers && self.presence(&record)? == Presence::There {
+        for (address, other) in Ledger::of_host().claimants(addresses) {
+            let is_anothers = other.attachment != *own && other.shares.contains_key(plugin);
+            if is_anothers && self.presence(&other)? == Presence::There {
                 of_others.insert(address);
             }
         }
-        let gone = match before.filter(|record| record.progress != Progress::Foreign) {
-            Some(record) if self.presence(&record)? != Presence::Gone => return Ok(of_others),
-            record => record.is_some(),
-        };
+        let is_known = record.progress != Progress::Foreign;
+        if is_known && self.presence(&record)? != Presence::Gone {
+            return Ok(of_others);
+        }
         // What the ledger says is gone may have been made again by somebody who does not write there.
         let is_reached = netns.is_some_and(|netns| matches!(self.open_pod_if_present(netns), Ok(Some(_))));
         let still_its = match is_reached {
             true => self.pod_addresses(|name| name == own.ifname.as_str()).ok(),
-            false => gone.then(Vec::new),
+            false => is_known.then(Vec::new),
         };
         let Some(still_its) = still_its else { return Ok(of_others) };
         // Every namespace is asked, but only where nothing else tells, and once for all of them.
         let given_up = addresses.iter().filter(|address| !still_its.contains(address)).copied().collect();
-        of_others.extend(self.in_use_among(&given_up, Some(&own))?);
+        of_others.extend(self.in_use_among(&given_up, Some(own))?);
         Ok(of_others)
     }
 
