@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
+use cnibox_netfilter::{Engine, Hint};
 use cnibox_netlink::{Link, LinkChange};
 use cnibox_spec::{Attachment, CniResult, NetnsPath};
 
 use super::life::{Earlier, Presence, is_other_than};
 use crate::call::{Failure, Place, Sys};
-use crate::ledger::{HINTS, Ledger, Mark, Part, PodLink, Progress, Record, Remains, Stage, Turn, hint_lines};
+use crate::ledger::{HINTS, Ledger, Mark, Part, PodLink, Progress, Record, Remains, Stage, Turn};
 
 impl Sys<'_> {
     /// This call is ADD of a plugin that makes the container's interface. What an earlier attempt that is dead has left is
@@ -157,7 +158,8 @@ impl Sys<'_> {
             if ledger.is_held(&record.attachment) || !matches!(self.presence(&record), Ok(Presence::Gone)) {
                 return;
             }
-            drop_record(&ledger, &record);
+            record.addresses.iter().for_each(|address| ledger.disclaim(*address, &record.attachment));
+            ledger.forget(&record.attachment);
         }
         ledger.claim(address, owner);
     }
@@ -206,7 +208,7 @@ impl Sys<'_> {
     /// # Errors
     /// When the kernel refuses to mark the links of an attachment that has become none.
     pub fn add_ends(&mut self, succeeded: bool, previous: Option<&CniResult>) -> Result<(), Failure> {
-        let hints = self.engine.as_ref().map(hint_lines).unwrap_or_default();
+        let hints = self.engine.iter().flat_map(Engine::added).map(Hint::to_string).collect();
         let Some(turn) = &mut self.turn else { return Ok(()) };
         if succeeded {
             if turn.part == Part::Refused {
@@ -297,9 +299,4 @@ fn take_back(turn: &mut Turn) {
         }
     }
     turn.settle();
-}
-
-fn drop_record(ledger: &Ledger, record: &Record) {
-    record.addresses.iter().for_each(|address| ledger.disclaim(*address, &record.attachment));
-    ledger.forget(&record.attachment);
 }

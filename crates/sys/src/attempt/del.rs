@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use cnibox_netlink::Link;
 use cnibox_spec::{Attachment, LiveAttachment, NetnsPath, NetworkName};
 
-use super::life::{Presence, is_taken_over, reach, taken_over_by};
+use super::life::{Presence, reach, taken_over_by};
 use crate::call::{Failure, Place, Pod, Sys};
 use crate::ledger::{Ledger, Mark, Record, Remains, is_of_network};
 
@@ -99,7 +99,8 @@ impl Sys<'_> {
         }
         let Some(mut there) = reach(made) else { return Ok(None) };
         let found = there.rtnl.link_by_index_if_present(link.index)?;
-        if found.is_none_or(|found| found.name != record.attachment.ifname.as_str()) || is_taken_over(record)
+        if found.is_none_or(|found| found.name != record.attachment.ifname.as_str())
+            || taken_over_by(record).is_some()
         {
             return Ok(None);
         }

@@ -88,7 +88,7 @@ impl Sys<'_> {
     fn earlier_unfinished(&mut self, record: &Record, made_here: bool) -> Result<Earlier, Failure> {
         let dead = |netns| Ok(Earlier::Dead(Remains { netns, addresses: known_addresses(record) }));
         let Some(namespace) = &record.namespace else { return dead(None) };
-        let is_anothers = is_taken_over(record);
+        let is_anothers = taken_over_by(record).is_some();
         if made_here {
             if is_anothers || self.is_made_anew(record)? {
                 return Ok(Earlier::Living);
@@ -409,11 +409,6 @@ impl Sys<'_> {
     pub(crate) fn namespace_of_pod(&mut self) -> Result<Option<Namespace>, Failure> {
         Ok(self.pod().map(|pod| namespace_of(pod)).transpose()?)
     }
-}
-
-/// Whether the interface that the record says was made is another attachment's by now, see [`taken_over_by`].
-pub(crate) fn is_taken_over(record: &Record) -> bool {
-    taken_over_by(record).is_some()
 }
 
 /// The other attachment, which lives or is being made, whose interface the one is by now that the record says was made: a

@@ -12,7 +12,7 @@ use cnibox_spec::NetnsPath;
 use thiserror::Error;
 
 use crate::call::{Coded, Env, Failure, Host, Registry};
-use crate::ledger::{Remains, Turn, inventory_of, missed, note_inventory, note_missed, recall};
+use crate::ledger::{Remains, Turn, inventory_of, missed, note_inventory, note_missed};
 
 /// In which of the two namespaces of a call something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +197,7 @@ impl<'h> Sys<'h> {
             None => {
                 let choice = self.env.var("CNIBOX_NETFILTER").parse()?;
                 let mut engine = Engine::open(choice, self.env.var_os("PATH").unwrap_or_default());
-                engine.expect(self.turn.iter().flat_map(recall));
+                engine.expect(self.turn.iter().flat_map(Turn::hints));
                 if let Some(inventory) = inventory_of(|| self.host().ok()?.netns_cookie()) {
                     engine.expect_at_most(inventory);
                 }

@@ -4,11 +4,10 @@
 //! most, so that ADD need not list them to know that its rules are not there. And which part of the kernel was missed since
 //! it was started: it would start `modprobe` for each question.
 
-use cnibox_netfilter::{Engine, Hint, Inventory};
+use cnibox_netfilter::{Engine, Inventory};
 use cnibox_netns::sysctl;
 
 use super::private_dir::PrivateDir;
-use super::turn::Turn;
 
 /// The part of the kernel that a call missed since the kernel was started.
 pub(crate) fn missed() -> Option<String> {
@@ -23,16 +22,6 @@ pub(crate) fn note_missed(engine: &Engine) {
         // Without the note the next call asks again.
         let _ = PrivateDir::of_host("").replace(KERNEL, format!("{boot} {module}\n").as_bytes());
     }
-}
-
-/// What an earlier call noted. Lines that say nothing are left out.
-pub(crate) fn recall(turn: &Turn) -> Vec<Hint> {
-    turn.hints().iter().filter_map(|line| line.parse().ok()).collect()
-}
-
-/// Where this call put rules, a line each.
-pub(crate) fn hint_lines(engine: &Engine) -> Vec<String> {
-    engine.added().iter().map(Hint::to_string).collect()
 }
 
 /// What the packet filter's long chains hold at most, in the namespace with this cookie. An upgraded program may put rules

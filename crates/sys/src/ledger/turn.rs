@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::net::IpAddr;
 
+use cnibox_netfilter::Hint;
 use cnibox_spec::{Attachment, NetnsPath};
 
 use super::book::Ledger;
@@ -64,9 +65,10 @@ impl Turn {
         }
     }
 
-    /// What an earlier call noted of the plugin's rules.
-    pub(crate) fn hints(&self) -> &[String] {
-        self.record.shares.get(self.plugin).map(|share| share.hints.as_slice()).unwrap_or_default()
+    /// Where an earlier call put the plugin's rules. Lines that say nothing are left out.
+    pub(crate) fn hints(&self) -> impl Iterator<Item = Hint> + '_ {
+        let lines = self.record.shares.get(self.plugin).into_iter().flat_map(|share| &share.hints);
+        lines.filter_map(|line| line.parse().ok())
     }
 
     /// Puts the record into the ledger.
