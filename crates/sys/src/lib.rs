@@ -12,8 +12,8 @@ mod ledger;
 mod node;
 
 pub use call::{
-    Builtin, Coded, Entry, Env, Exit, Failure, Host, OrSay, Place, Pod, PodNotOpen, Registry, Sys, Txn, Undo,
-    UndoStep, lock_within,
+    Builtin, Coded, Entry, Env, Exit, Failure, Host, OrSay, Place, Pod, Registry, Sys, Txn, Undo, UndoStep,
+    lock_within,
 };
 pub use cnibox_netfilter::sweep;
 pub use interface::{

@@ -13,7 +13,7 @@ use cnibox_harness::Plugin;
 use cnibox_netlink::{Error, Link, LinkChange, Rtnl};
 use cnibox_netns::NetNs;
 use cnibox_spec::{Attachment, IfName, NetnsPath};
-use cnibox_sys::{Failure, Ledger, OrSay, Place, PodNotOpen, Sys, Txn, UndoStep, is_name_pattern};
+use cnibox_sys::{Failure, Ledger, OrSay, Place, Sys, Txn, UndoStep, is_name_pattern};
 
 use crate::HostDevice;
 use crate::config::Wanted;
@@ -160,7 +160,7 @@ fn cannot_lend(link: &Link, ifname: &IfName) -> String {
 
 /// One request: the kernel moves first and changes name and alias in the container.
 fn move_in(sys: &mut Sys<'_>, link: &Link, ifname: &IfName) -> Result<(), Failure> {
-    let pod = sys.pod().ok_or(PodNotOpen)?.netns.as_fd().try_clone_to_owned();
+    let pod = sys.opened_pod()?.netns.as_fd().try_clone_to_owned();
     let pod = pod.map_err(|source| Error::Socket { operation: "dup", source })?;
     let change = LinkChange::new(link.index).netns(pod.as_fd()).name(ifname.as_str()).alias(&link.name);
     sys.host()?.link_set(change).or_say(|error| format!("{}: {error}", cannot_lend(link, ifname)))

@@ -14,5 +14,5 @@ pub use env::Env;
 pub use failure::{Coded, Failure, OrSay};
 pub use host::{Builtin, Entry, Exit, Host, Registry};
 pub use lock::lock_within;
-pub use system::{Place, Pod, PodNotOpen, Sys};
+pub use system::{Place, Pod, Sys};
 pub use txn::{Txn, Undo, UndoStep};

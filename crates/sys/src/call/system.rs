@@ -9,9 +9,8 @@ use cnibox_netfilter::{Batch, Engine};
 use cnibox_netlink::Rtnl;
 use cnibox_netns::NetNs;
 use cnibox_spec::NetnsPath;
-use thiserror::Error;
 
-use crate::call::{Coded, Env, Failure, Host, Registry};
+use crate::call::{Env, Failure, Host, Registry};
 use crate::ledger::{Remains, Turn, inventory_of, missed, note_inventory, note_missed};
 
 /// In which of the two namespaces of a call something is.
@@ -136,21 +135,30 @@ impl<'h> Sys<'h> {
         self.pod.as_mut()
     }
 
+    /// The container's namespace, where it must be open.
+    ///
+    /// # Errors
+    /// Before [`Sys::open_pod`], which is a mistake in the plugin.
+    pub fn opened_pod(&mut self) -> Result<&mut Pod, Failure> {
+        let pod = self.pod.as_mut();
+        pod.ok_or_else(|| Failure::internal("the container's network namespace is not open"))
+    }
+
     /// The netlink socket of either namespace.
     ///
     /// # Errors
-    /// When no socket can be opened; [`PodNotOpen`] before [`Sys::open_pod`].
+    /// When no socket can be opened; those of [`Sys::opened_pod`].
     pub fn rtnl(&mut self, place: Place) -> Result<&mut Rtnl, Failure> {
         match place {
             Place::Host => Ok(self.host()?),
-            Place::Pod => Ok(self.pod.as_mut().map(|pod| &mut pod.rtnl).ok_or(PodNotOpen)?),
+            Place::Pod => Ok(&mut self.opened_pod()?.rtnl),
         }
     }
 
     /// Every address that the container has on interfaces with such a name, those of loopback aside.
     ///
     /// # Errors
-    /// When the kernel refuses; [`PodNotOpen`] before [`Sys::open_pod`].
+    /// When the kernel refuses; those of [`Sys::opened_pod`].
     pub(crate) fn pod_addresses(&mut self, on: impl Fn(&str) -> bool) -> Result<Vec<IpAddr>, Failure> {
         let rtnl = self.rtnl(Place::Pod)?;
         let mut addresses = Vec::new();
@@ -179,11 +187,11 @@ impl<'h> Sys<'h> {
     /// Runs `work` in either namespace, for what has no socket: files below `/proc/sys/net`.
     ///
     /// # Errors
-    /// When the namespace cannot be entered; [`PodNotOpen`] before [`Sys::open_pod`].
+    /// When the namespace cannot be entered; those of [`Sys::opened_pod`].
     pub fn inside<T: Send>(&mut self, place: Place, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
         match place {
             Place::Host => Ok(work()),
-            Place::Pod => Ok(self.pod.as_mut().ok_or(PodNotOpen)?.netns.run(work)?),
+            Place::Pod => Ok(self.opened_pod()?.netns.run(work)?),
         }
     }
 
@@ -242,10 +250,3 @@ impl<'h> Sys<'h> {
         Ok(answer)
     }
 }
-
-/// Something was asked of the container's namespace before it was opened: a mistake in the plugin.
-#[derive(Debug, Error)]
-#[error("the container's network namespace is not open")]
-pub struct PodNotOpen;
-
-impl Coded for PodNotOpen {}

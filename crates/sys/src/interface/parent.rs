@@ -65,7 +65,7 @@ impl Sys<'_> {
     /// asked for from inside the container with this number gets its final name whatever names the host has.
     ///
     /// # Errors
-    /// When the kernel refuses; [`crate::call::PodNotOpen`].
+    /// When the kernel refuses; those of [`NetNs::identity`].
     pub fn parent_nsid(&mut self, place: Place) -> Result<Option<i32>, Failure> {
         let home = NetNs::current()?;
         match (place, self.pod()) {
