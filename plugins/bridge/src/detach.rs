@@ -40,12 +40,10 @@ fn ports(sys: &mut Sys<'_>, config: &Config) -> Result<Vec<Link>, Failure> {
 pub(crate) fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
     let (network, valid) = (&request.conf.network, &request.args.valid);
     let ports = ports(sys, &request.config)?;
-    let forgotten = Ledger::of_host().stale(network, valid).into_iter().map(|record| record.attachment);
-    let forgotten: Vec<_> = forgotten.collect();
     let outcomes = [
         sys.stale_links_del(&ports, network, valid),
         stale_spoof_checks_remove(sys, network, valid),
-        sys.masquerade_collect(network.as_str(), valid, &forgotten),
+        sys.masquerade_collect(network, valid),
         sys.ipam_forward(Verb::Gc, request.conf.ipam()),
     ];
     Failure::combine(outcomes.into_iter().filter_map(Result::err))

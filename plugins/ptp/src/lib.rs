@@ -11,7 +11,7 @@ mod plan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::{CniResult, Verb, check_expressible};
-use cnibox_sys::{CheckWording, Failure, Ledger, Masquerade, Sys, Txn};
+use cnibox_sys::{CheckWording, Failure, Masquerade, Sys, Txn};
 
 pub use config::Config;
 
@@ -58,11 +58,9 @@ impl Plugin for Ptp {
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { conf, args, .. } = request;
         let links = sys.host()?.links()?;
-        let forgotten = Ledger::of_host().stale(&conf.network, &args.valid).into_iter();
-        let forgotten: Vec<_> = forgotten.map(|record| record.attachment).collect();
         let failures = [
             sys.stale_links_del(&links, &conf.network, &args.valid),
-            sys.masquerade_collect(conf.network.as_str(), &args.valid, &forgotten),
+            sys.masquerade_collect(&conf.network, &args.valid),
             sys.ipam_forward(Verb::Gc, conf.ipam()),
         ];
         Failure::combine(failures.into_iter().filter_map(Result::err))

@@ -11,10 +11,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use cnibox_netfilter::nft::{self, ChainType, Hook, HookPoint, Statement};
 use cnibox_netfilter::xt::{self, Match, Target};
 use cnibox_netfilter::{Batch, Engine, Owner, Position, RuleInfo, TableRef, if_any};
-use cnibox_spec::{Attachment, LiveAttachment, sha512_prefix, subnet};
+use cnibox_spec::{Attachment, LiveAttachment, NetworkName, sha512_prefix, subnet};
 use ipnetwork::IpNetwork;
 
 use crate::call::{Failure, Sys, Txn};
+use crate::ledger::Ledger;
 use crate::node::Backend;
 
 /// The masquerade of one attachment.
@@ -310,20 +311,23 @@ impl Sys<'_> {
         Ok(families.filter(|family| !engine.is_unused(*family, xt::Table::Nat)).collect())
     }
 
-    /// Removes the masquerade of every attachment of `network` that is not among `valid`, from both backends. Of the
-    /// `forgotten` it is known that they were there: a chain of theirs goes although somebody has flushed the rule that
-    /// would tell whose it is.
+    /// Removes the masquerade of every attachment of `network` that is not among `valid`, from both backends. A chain of those
+    /// that the ledger knows goes although somebody has flushed the rule that would tell whose it is.
     ///
     /// # Errors
     /// What the packet filter refuses.
     pub fn masquerade_collect(
         &mut self,
-        network: &str,
+        network: &NetworkName,
         valid: &[LiveAttachment],
-        forgotten: &[Attachment],
     ) -> Result<(), Failure> {
         let mut batch = Batch::new();
-        let bare = bare_chains(network, valid, forgotten);
+        let stale = Ledger::of_host().stale(network, valid);
+        let network = network.as_str();
+        // A valid attachment's chain may have the same name.
+        let live: BTreeSet<_> = valid.iter().map(|live| xt_chain(network, &live.container_id)).collect();
+        let bare = stale.iter().map(|record| Masquerade::of(&record.attachment).chain());
+        let bare: BTreeSet<_> = bare.filter(|chain| !live.contains(chain)).collect();
         for family in self.families_in_use()? {
             let table = TableRef::Xt(family, xt::Table::Nat);
             for rule in if_any(self.engine()?.rules(&table, POSTROUTING))? {
@@ -360,13 +364,6 @@ fn stale_chain(rule: &RuleInfo, network: &str, valid: &[LiveAttachment]) -> Opti
     }
     let chain = xt_chain(network, id);
     (rule.jump() == Some(&chain)).then_some(chain)
-}
-
-/// The chains of the `forgotten`, but for those that have the name of a valid attachment's.
-fn bare_chains(network: &str, valid: &[LiveAttachment], forgotten: &[Attachment]) -> BTreeSet<String> {
-    let live: BTreeSet<_> = valid.iter().map(|live| xt_chain(network, &live.container_id)).collect();
-    let chains = forgotten.iter().map(|attachment| Masquerade::of(attachment).chain());
-    chains.filter(|chain| !live.contains(chain)).collect()
 }
 
 /// Whether a comment is of `network` and of no attachment in `valid`, as the reference's helper decides it.
