@@ -13,18 +13,14 @@ use crate::ledger::{Ledger, Mark, Record, Remains, is_of_network};
 impl Sys<'_> {
     /// DEL of this call has succeeded. `made_interface` is whether the plugin is the one that makes it.
     pub fn del_ends(&mut self, made_interface: bool) {
-        let Some(turn) = &self.turn else { return };
-        let mut record = turn.record.clone();
+        let Some(turn) = &mut self.turn else { return };
         if !self.keeps_notes {
-            record.shares.remove(turn.plugin);
+            turn.record.shares.remove(turn.plugin);
         }
         if made_interface && !turn.is_elsewhere {
-            forget_interface(&mut record);
+            forget_interface(&mut turn.record);
         }
-        if let Some(turn) = &mut self.turn {
-            turn.record = record;
-            turn.settle();
-        }
+        turn.settle();
     }
 
     /// This call is DEL of an attachment whose interface the runtime says is in the namespace at `netns`. Answers with
@@ -117,12 +113,6 @@ impl Sys<'_> {
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| turn.is_elsewhere)
-    }
-
-    /// Whether DEL must leave `link` alone although it bears the attachment's mark.
-    pub(crate) fn is_of_another(&self, link: &Link) -> bool {
-        let turn = self.turn.as_ref().filter(|turn| turn.is_elsewhere);
-        turn.is_some_and(|turn| turn.record.host_link.as_deref() == Some(&link.name))
     }
 
     /// Deletes the host's end of the interface, whatever name the container's has by now, and also one that an ADD had

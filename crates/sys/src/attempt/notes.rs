@@ -24,8 +24,10 @@ impl Txn<'_, '_> {
     /// # Errors
     /// None but a test's.
     pub fn note(&mut self, notes: Vec<String>) -> Result<(), Failure> {
-        let before = self.sys().notes_before();
-        self.risky_step(Notes(before), |sys| {
+        let turn = self.sys().turn.as_ref();
+        let share = turn.and_then(|turn| turn.record.shares.get(turn.plugin));
+        let before = Notes(share.map(|share| share.notes.clone()));
+        self.risky_step(before, |sys| {
             sys.notes_set(Some(notes));
             Ok::<_, Failure>(())
         })
@@ -54,11 +56,6 @@ impl Sys<'_> {
     /// What the plugin has noted is kept for another DEL or GC, although this one succeeds.
     pub fn notes_kept(&mut self) {
         self.keeps_notes = true;
-    }
-
-    fn notes_before(&self) -> Option<Vec<String>> {
-        let turn = self.turn.as_ref()?;
-        turn.record.shares.get(turn.plugin).map(|share| share.notes.clone())
     }
 
     fn notes_set(&mut self, notes: Option<Vec<String>>) {

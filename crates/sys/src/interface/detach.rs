@@ -136,8 +136,11 @@ impl Sys<'_> {
     /// When the kernel does not tell what there is, or refuses.
     pub fn marked_links_del(&mut self, links: &[Link], attachment: &Attachment) -> Result<(), Failure> {
         let mark = Mark::of(attachment);
-        let own: Vec<_> = links.iter().filter(|link| mark.stage_of(link).is_some()).collect();
-        let own: Vec<_> = own.into_iter().filter(|link| !self.is_of_another(link)).cloned().collect();
-        self.host_links_del(&own, |_| true)
+        // What was made elsewhere bears the same one.
+        let elsewhere = self.turn.as_ref().filter(|turn| turn.is_elsewhere);
+        let elsewhere = elsewhere.and_then(|turn| turn.record.host_link.clone());
+        self.host_links_del(links, |link| {
+            mark.stage_of(link).is_some() && elsewhere.as_ref() != Some(&link.name)
+        })
     }
 }
