@@ -7,7 +7,7 @@ use cnibox_spec::{CniResult, Code, Interface, Verb};
 use cnibox_sys::{Failure, Place, Sys, own_addresses};
 use ipnetwork::IpNetwork;
 
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::plan::{self, PortPlan};
 use crate::spoof::SpoofCheck;
 
@@ -17,7 +17,7 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     sys.open_pod_named(netns)?;
     // Without IPAM plugin there is nobody to ask; the reference asks nevertheless, and fails.
     sys.ipam_forward(Verb::Check, conf.ipam())?;
-    let result = conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
+    let result = conf.prev_result()?.ok_or_else(|| Failure::invalid_config("Required prevResult missing"))?;
     let bridge = check_bridge(sys, config, listed(&result, &config.bridge, ""))?;
     let pod = check_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()))?;
     let port = check_port(sys, request, &result, &bridge, &pod)?;

@@ -3,10 +3,9 @@
 
 use cnibox_harness::{Input, MacShape};
 use cnibox_netlink::{InvalidMac, Mac};
-use cnibox_spec::{Code, IdentError, IfName, Verb};
-use cnibox_sys::{Backend, Coded, Failure};
+use cnibox_spec::{IdentError, IfName, Verb};
+use cnibox_sys::{Backend, Failure};
 use serde::Deserialize;
-use thiserror::Error;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,31 +42,6 @@ pub struct Config {
     pub(crate) isolated: bool,
     /// The container's MAC.
     pub(crate) mac: Option<Mac>,
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-pub(crate) enum ConfigError {
-    #[error("invalid VLAN ID {0} (must be between 0 and 4094)")]
-    Vlan(i64),
-    #[error("{0}")]
-    Trunk(&'static str),
-    #[error("cannot use IPAM when DisableContainerInterface flag is set")]
-    IpamWithoutInterface,
-    #[error("cannot set hairpin mode and promiscuous mode at the same time")]
-    HairpinAndPromisc,
-    #[error("failed to create bridge \"\": could not add \"\": LinkAttrs.Name cannot be empty")]
-    NoBridge,
-    #[error("failed to create bridge {name:?}: could not add {name:?}: {reason}")]
-    Bridge { name: String, reason: &'static str },
-    #[error("failed to make veth pair: {0}")]
-    Mac(#[from] InvalidMac),
-    #[error("Required prevResult missing")]
-    NoPrevResult,
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -137,13 +111,17 @@ impl Config {
         let shape: Shape = input.decode("failed to load netconf")?;
         let layer3 = input.conf.ipam().is_some();
         let vlan = u16::try_from(shape.vlan).ok().filter(|vlan| *vlan <= MAX_VLAN);
-        let vlan = vlan.ok_or(ConfigError::Vlan(shape.vlan))?;
+        let vlan = vlan.ok_or_else(|| {
+            Failure::invalid_config(format!("invalid VLAN ID {} (must be between 0 and 4094)", shape.vlan))
+        })?;
         let trunk = shape.trunk.as_ref().map(|TrunkList(entries)| trunk_vlans(entries)).transpose()?;
         let of_args = input.mac_of_args()?;
         // Each of them is stronger than the next.
         let macs = [&shape.runtime.mac, &shape.args.cni.mac, &of_args];
         let mac = macs.into_iter().find(|mac| !mac.is_empty());
         let bridge = shape.bridge.clone().unwrap_or_else(|| DEFAULT_BRIDGE.to_owned());
+        let no_mac =
+            |error: InvalidMac| Failure::invalid_config(format!("failed to make veth pair: {error}"));
         let adding = input.verb == Verb::Add;
         if adding {
             check_combinations(&shape, layer3)?;
@@ -167,36 +145,37 @@ impl Config {
             dad: shape.enabledad,
             leave_down: shape.leave_down,
             isolated: shape.isolated,
-            mac: mac.filter(|_| adding).map(|mac| mac.parse()).transpose().map_err(ConfigError::Mac)?,
+            mac: mac.filter(|_| adding).map(|mac| mac.parse()).transpose().map_err(no_mac)?,
         })
     }
 }
 
 /// What the kernel says to such a name, said before it is asked.
-fn check_bridge_name(name: &str) -> Result<(), ConfigError> {
-    if name.is_empty() {
-        return Err(ConfigError::NoBridge);
-    }
-    let refused = |reason| ConfigError::Bridge { name: name.to_owned(), reason };
-    match IfName::new(name) {
-        Ok(_) => Ok(()),
-        Err(IdentError::IfNameTooLong) => Err(refused("numerical result out of range")),
-        Err(_) => Err(refused("invalid argument")),
-    }
+fn check_bridge_name(name: &str) -> Result<(), Failure> {
+    let reason = match IfName::new(name) {
+        Ok(_) => return Ok(()),
+        Err(_) if name.is_empty() => "LinkAttrs.Name cannot be empty",
+        Err(IdentError::IfNameTooLong) => "numerical result out of range",
+        Err(_) => "invalid argument",
+    };
+    let msg = format!("failed to create bridge {name:?}: could not add {name:?}: {reason}");
+    Err(Failure::invalid_config(msg))
 }
 
-fn check_combinations(shape: &Shape, layer3: bool) -> Result<(), ConfigError> {
+fn check_combinations(shape: &Shape, layer3: bool) -> Result<(), Failure> {
     if layer3 && shape.leave_down {
-        return Err(ConfigError::IpamWithoutInterface);
+        let msg = "cannot use IPAM when DisableContainerInterface flag is set";
+        return Err(Failure::invalid_config(msg));
     }
     if shape.hairpin && shape.promisc {
-        return Err(ConfigError::HairpinAndPromisc);
+        let msg = "cannot set hairpin mode and promiscuous mode at the same time";
+        return Err(Failure::invalid_config(msg));
     }
     Ok(())
 }
 
 /// The VLANs of a trunk, ascending, each once.
-fn trunk_vlans(entries: &[TrunkShape]) -> Result<Vec<u16>, ConfigError> {
+fn trunk_vlans(entries: &[TrunkShape]) -> Result<Vec<u16>, Failure> {
     let mut vlans = Vec::new();
     for entry in entries {
         match (entry.min, entry.max) {
@@ -205,17 +184,15 @@ fn trunk_vlans(entries: &[TrunkShape]) -> Result<Vec<u16>, ConfigError> {
                 let min = trunk_vlan(min, "incorrect trunk minID parameter")?;
                 let max = trunk_vlan(max, "incorrect trunk maxID parameter")?;
                 if max < min {
-                    return Err(ConfigError::Trunk("minID is greater than maxID in trunk parameter"));
+                    return Err(Failure::invalid_config("minID is greater than maxID in trunk parameter"));
                 }
                 vlans.extend(min..=max);
             }
-            (None, Some(_)) => {
-                let text = "minID and maxID should be configured simultaneously, minID is missing";
-                return Err(ConfigError::Trunk(text));
-            }
-            (Some(_), None) => {
-                let text = "minID and maxID should be configured simultaneously, maxID is missing";
-                return Err(ConfigError::Trunk(text));
+            (min, _) => {
+                let missing = if min.is_none() { "minID" } else { "maxID" };
+                let msg =
+                    format!("minID and maxID should be configured simultaneously, {missing} is missing");
+                return Err(Failure::invalid_config(msg));
             }
         }
         if let Some(id) = entry.id {
@@ -227,8 +204,9 @@ fn trunk_vlans(entries: &[TrunkShape]) -> Result<Vec<u16>, ConfigError> {
     Ok(vlans)
 }
 
-fn trunk_vlan(id: i64, text: &'static str) -> Result<u16, ConfigError> {
-    u16::try_from(id).ok().filter(|id| (1..=MAX_VLAN).contains(id)).ok_or(ConfigError::Trunk(text))
+fn trunk_vlan(id: i64, text: &'static str) -> Result<u16, Failure> {
+    let id = u16::try_from(id).ok().filter(|id| (1..=MAX_VLAN).contains(id));
+    id.ok_or_else(|| Failure::invalid_config(text))
 }
 
 const DEFAULT_BRIDGE: &str = "cni0";

@@ -5,10 +5,9 @@ use std::net::IpAddr;
 
 use cnibox_harness::{AddArgs, Request};
 use cnibox_netlink::RouteSpec;
-use cnibox_spec::{CniResult, subnet};
-use cnibox_sys::{Coded, Veth, host_interface, pod_interface};
+use cnibox_spec::{CniResult, IpConfig, subnet};
+use cnibox_sys::{Failure, Veth, host_interface, pod_interface};
 use ipnetwork::IpNetwork;
-use thiserror::Error;
 
 use crate::config::Config;
 
@@ -21,20 +20,13 @@ pub(crate) struct Peer {
     pub(crate) gateway: IpAddr,
 }
 
-/// Why an IPAM answer is no use.
-#[derive(Debug, Error)]
-pub(crate) enum PlanError {
-    #[error("IPAM plugin returned no gateway for {0}, which the host's end of the pair is to have")]
-    NoGateway(IpNetwork),
-}
-
-impl Coded for PlanError {}
-
 /// The addresses with their gateways.
-pub(crate) fn peers(ipam: &CniResult) -> Result<Vec<Peer>, PlanError> {
-    let peer = |ip: &cnibox_spec::IpConfig| match ip.gateway {
-        Some(gateway) => Ok(Peer { address: ip.address, gateway }),
-        None => Err(PlanError::NoGateway(ip.address)),
+pub(crate) fn peers(ipam: &CniResult) -> Result<Vec<Peer>, Failure> {
+    let peer = |IpConfig { address, gateway, .. }: &IpConfig| match *gateway {
+        Some(gateway) => Ok(Peer { address: *address, gateway }),
+        None => Err(Failure::internal(format!(
+            "IPAM plugin returned no gateway for {address}, which the host's end of the pair is to have"
+        ))),
     };
     ipam.ips.iter().map(peer).collect()
 }
@@ -110,8 +102,9 @@ mod tests {
 
     #[test]
     fn an_address_without_gateway_is_refused() {
-        let ip = cnibox_spec::IpConfig { interface: None, address: peer().address, gateway: None };
+        let ip = IpConfig { interface: None, address: peer().address, gateway: None };
         let ipam = CniResult { ips: vec![ip], ..CniResult::default() };
-        assert!(matches!(peers(&ipam), Err(PlanError::NoGateway(_))));
+        let msg = peers(&ipam).unwrap_err().to_string();
+        assert!(msg.starts_with("IPAM plugin returned no gateway for 10.1.2.3/24,"), "{msg}");
     }
 }

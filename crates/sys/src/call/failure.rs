@@ -36,6 +36,12 @@ impl Failure {
         Self::new(Code::INTERNAL, msg)
     }
 
+    /// A failure of a configuration that can be read and makes no sense.
+    #[must_use]
+    pub fn invalid_config(msg: impl Into<String>) -> Self {
+        Self::new(Code::INVALID_CONFIG, msg)
+    }
+
     /// A failure with the kernel's own words behind `cause` for the details.
     pub(crate) fn caused(code: Code, msg: String, cause: &(dyn Error + 'static)) -> Self {
         let details = kernel_text(cause).unwrap_or_default().to_owned();

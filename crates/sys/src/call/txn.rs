@@ -9,7 +9,6 @@ use std::thread;
 
 use cnibox_netfilter::Batch;
 use cnibox_netlink::{Error, Link, LinkChange, Route, Rtnl, RuleSpec};
-use cnibox_spec::Code;
 
 use crate::call::{Failure, Place, Sys};
 
@@ -166,7 +165,7 @@ impl Sys<'_> {
     fn fail_if_told(&mut self) -> Result<(), Failure> {
         self.steps += 1;
         if self.fail_at == Some(self.steps) {
-            return Err(Failure::new(Code::INTERNAL, format!("step {} told to fail", self.steps)));
+            return Err(Failure::internal(format!("step {} told to fail", self.steps)));
         }
         Ok(())
     }

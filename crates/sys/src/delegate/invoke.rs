@@ -20,7 +20,7 @@ impl Sys<'_> {
     /// configuration's `cniVersion`, which a result without one has too.
     pub(crate) fn delegate_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
         let stdout = self.delegate(Verb::Add, plugin)?;
-        let failed = |error: String| Failure::new(Code::INTERNAL, error);
+        let failed = |error: String| Failure::internal(error);
         let mut json = Json::parse(&stdout)
             .map_err(|error| failed(format!("failed to unmarshal raw result: {error}")))?;
         let answered = json.member("cniVersion").and_then(Json::as_str).unwrap_or_default().to_owned();
@@ -49,7 +49,7 @@ impl Sys<'_> {
         let own = self.registry.find(plugin);
         // The reference starts processes until none can be started.
         if own.is_some_and(|own| !own.is_delegate) {
-            return Err(refused(format!("{} is no IPAM plugin", quoted(plugin))));
+            return Err(Failure::invalid_config(format!("{} is no IPAM plugin", quoted(plugin))));
         }
         let path = find(plugin, self.env.cni_path())?;
         let answer = match own.filter(|_| is_this_executable(&path)) {
@@ -60,7 +60,7 @@ impl Sys<'_> {
                     let plugin = quoted(plugin);
                     let msg =
                         format!("plugin {plugin} would be called by {DEPTH} others that call each other");
-                    return Err(refused(msg));
+                    return Err(Failure::invalid_config(msg));
                 }
                 self.execute(verb, &path, callers + 1)?
             }
@@ -180,25 +180,20 @@ fn status_text(status: std::process::ExitStatus) -> String {
 /// The first regular file called `name`, symlinks followed; whether it can be executed is not asked.
 fn find(name: &str, paths: Vec<String>) -> Result<PathBuf, Failure> {
     if name.is_empty() {
-        return Err(refused("no plugin name provided"));
+        return Err(Failure::invalid_config("no plugin name provided"));
     }
     if name.contains('/') {
-        return Err(refused(format!("invalid plugin name: {name}")));
+        return Err(Failure::invalid_config(format!("invalid plugin name: {name}")));
     }
     if paths.is_empty() {
-        return Err(Failure::new(Code::INTERNAL, "no paths provided"));
+        return Err(Failure::internal("no paths provided"));
     }
     let candidates = paths.iter().map(|dir| Path::new(dir).join(name));
     let found = candidates.into_iter().find(|path| fs::metadata(path).is_ok_and(|meta| meta.is_file()));
     found.ok_or_else(|| {
         let msg = format!("failed to find plugin {} in path {}", quoted(name), list(&paths));
-        Failure::new(Code::INTERNAL, msg)
+        Failure::internal(msg)
     })
-}
-
-/// A configuration that names no plugin that can be called.
-fn refused(msg: impl Into<String>) -> Failure {
-    Failure::new(Code::INVALID_CONFIG, msg)
 }
 
 fn is_this_executable(path: &Path) -> bool {

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use cnibox_netns::errno::io_text;
-use cnibox_spec::{Code, Verb};
+use cnibox_spec::Verb;
 use serde::Serialize;
 
 use super::invoke::{error_object, talk};
@@ -27,9 +27,8 @@ impl Sys<'_> {
         plugin: &'static str,
         config: &impl Serialize,
     ) -> Result<(), Failure> {
-        let failed = |what: String, error: io::Error| {
-            Failure::new(Code::INTERNAL, format!("{what}: {}", io_text(&error)))
-        };
+        let failed =
+            |what: String, error: io::Error| Failure::internal(format!("{what}: {}", io_text(&error)));
         let start = |error| failed(format!("{plugin} cannot be started with an SELinux context"), error);
         let config = serde_json::to_vec(config).map_err(|error| start(error.into()))?;
         let env = self.env.clone().with("CNI_COMMAND", Verb::Add.as_str());

@@ -3,7 +3,7 @@
 //! kind, MAC, addresses, routes. The plugins' wordings are data.
 
 use cnibox_netlink::Link;
-use cnibox_spec::{CniResult, Code, IfName, Interface, IpConfig, NetnsPath, Verb};
+use cnibox_spec::{CniResult, IfName, Interface, IpConfig, NetnsPath, Verb};
 
 use crate::call::{Failure, Place, Sys};
 
@@ -89,8 +89,7 @@ impl Sys<'_> {
         self.open_pod_named(netns)?;
         self.ipam_forward(Verb::Check, expected.ipam)?;
         let required = || wording.say(wording.before_required, "Required prevResult missing");
-        let result =
-            expected.prev_result.clone()?.ok_or_else(|| Failure::new(Code::INVALID_CONFIG, required()))?;
+        let result = expected.prev_result.clone()?.ok_or_else(|| Failure::invalid_config(required()))?;
         let mut named = result.interfaces.iter().rev().filter(|interface| interface.name == ifname.as_str());
         let Some(listed) = named.find(|interface| interface.sandbox == netns.as_str()).cloned() else {
             let said = wording.say("", "Sandbox");

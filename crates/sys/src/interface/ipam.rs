@@ -17,7 +17,7 @@ impl Txn<'_, '_> {
     pub fn ipam_add(&mut self, plugin: &str, version: &str) -> Result<CniResult, Failure> {
         let undo = Released(plugin.to_owned());
         let result = self.step(undo, |sys| sys.ipam_add(plugin, version))?;
-        if result.ips.is_empty() { Err(Failure::new(Code::INTERNAL, NO_ADDRESSES)) } else { Ok(result) }
+        if result.ips.is_empty() { Err(Failure::internal(NO_ADDRESSES)) } else { Ok(result) }
     }
 }
 

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use cnibox_netlink::{Family, Link, Route as KernelRoute, TABLE_MAIN};
-use cnibox_spec::{Attachment, Code, IpConfig, Route, hex_mask, or_nil, subnet};
+use cnibox_spec::{Attachment, IpConfig, Route, hex_mask, or_nil, subnet};
 
 use crate::call::{Failure, Place, Sys};
 use crate::node::{Backend, Masquerade};
@@ -76,7 +76,7 @@ impl Sys<'_> {
 
 /// Something is not as ADD left it.
 fn drift(msg: String) -> Failure {
-    Failure::new(Code::INTERNAL, msg)
+    Failure::internal(msg)
 }
 
 fn fulfils(candidate: &KernelRoute, wanted: &Route) -> bool {

@@ -6,9 +6,8 @@ use std::os::fd::AsFd;
 
 use cnibox_netlink::{Family, Link, TABLE_MAIN};
 use cnibox_netns::NetNs;
-use cnibox_spec::Code;
 
-use crate::call::{Failure, Place, Sys};
+use crate::call::{Failure, OrSay, Place, Sys};
 
 impl Sys<'_> {
     /// The link called `master`, or the one that the first default route leads to, IPv4 before IPv6.
@@ -18,9 +17,8 @@ impl Sys<'_> {
     pub fn parent(&mut self, place: Place, master: Option<&str>) -> Result<Link, Failure> {
         let rtnl = self.rtnl(place)?;
         if let Some(name) = master {
-            let unfound =
-                |error| Failure::from(error).prefixed(&format!("failed to lookup master {name:?}: "));
-            return rtnl.link_by_name(name).map_err(unfound);
+            let found = rtnl.link_by_name(name);
+            return found.or_say(|error| format!("failed to lookup master {name:?}: {error}"));
         }
         for family in [Family::V4, Family::V6] {
             let routes = rtnl.routes(family, TABLE_MAIN, None)?;
@@ -30,7 +28,7 @@ impl Sys<'_> {
                 return Ok(rtnl.link_by_index(index)?);
             }
         }
-        Err(Failure::new(Code::INTERNAL, "no default route interface found"))
+        Err(Failure::internal("no default route interface found"))
     }
 
     /// [`Sys::parent`] with the MTU that a link on it gets: the configured one, or `None` for the parent's.
@@ -56,7 +54,7 @@ impl Sys<'_> {
             Ok(mtu) if mtu <= parent.mtu => Ok((parent, (mtu != 0).then_some(mtu))),
             _ => {
                 let text = format!("invalid MTU {mtu}, must be [0, master MTU({})]", parent.mtu);
-                Err(Failure::new(Code::INVALID_CONFIG, text))
+                Err(Failure::invalid_config(text))
             }
         }
     }

@@ -2,7 +2,6 @@
 //! Where rules are written that could be written either way. Must never know which rules.
 
 use cnibox_netfilter::Batch;
-use cnibox_spec::Code;
 
 use crate::call::{Failure, Sys};
 
@@ -48,7 +47,7 @@ impl Backend {
     pub fn of_masquerade(name: Option<&str>, is_needed: bool) -> Result<Option<Self>, Failure> {
         match (name, name.and_then(Self::named)) {
             (Some(name), None) if is_needed => {
-                Err(Failure::new(Code::INVALID_CONFIG, format!("unknown ipmasq backend {name:?}")))
+                Err(Failure::invalid_config(format!("unknown ipmasq backend {name:?}")))
             }
             (_, choice) => Ok(choice),
         }
