@@ -21,17 +21,14 @@ pub(crate) fn bridge(sys: &mut Sys<'_>, config: &Config) -> Result<Link, Failure
     let name = config.bridge.as_str();
     let refused = |what: String| format!("failed to create bridge {name:?}: {what}");
     let rtnl = sys.host()?;
-    let found = rtnl.link_by_name_if_present(name)?;
-    if found.is_none() {
-        let mac = plan::keeps_mac(config).then(Mac::random);
-        let filtering = plan::filters_vlans(config).then_some(true);
-        let added = rtnl.link_add_bridge(name, config.mtu, mac, filtering);
-        unless(added, Error::is_exists)
-            .or_say(|error| refused(format!("could not add {name:?}: {error}")))?;
-    }
-    let link = match found {
+    let link = match rtnl.link_by_name_if_present(name)? {
         Some(link) => link,
         None => {
+            let mac = plan::keeps_mac(config).then(Mac::random);
+            let filtering = plan::filters_vlans(config).then_some(true);
+            let added = rtnl.link_add_bridge(name, config.mtu, mac, filtering);
+            unless(added, Error::is_exists)
+                .or_say(|error| refused(format!("could not add {name:?}: {error}")))?;
             rtnl.link_by_name(name).or_say(|error| refused(format!("could not lookup {name:?}: {error}")))?
         }
     };

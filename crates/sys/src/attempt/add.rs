@@ -11,7 +11,7 @@ use cnibox_netfilter::{Engine, Hint};
 use cnibox_netlink::{Link, LinkChange};
 use cnibox_spec::{Attachment, CniResult, NetnsPath};
 
-use super::life::{Earlier, Presence, is_other_than};
+use super::life::{Earlier, is_other_than};
 use crate::call::{Failure, Place, Sys};
 use crate::ledger::{HINTS, Ledger, Mark, Part, PodLink, Progress, Record, Remains, Stage, Turn};
 
@@ -155,7 +155,7 @@ impl Sys<'_> {
         if let Some(record) = former.and_then(|former| ledger.read(&former))
             && record.addresses.contains(&address)
         {
-            if ledger.is_held(&record.attachment) || !matches!(self.presence(&record), Ok(Presence::Gone)) {
+            if ledger.is_held(&record.attachment) || self.may_live(&record) {
                 return;
             }
             record.addresses.iter().for_each(|address| ledger.disclaim(*address, &record.attachment));
@@ -257,10 +257,7 @@ impl Sys<'_> {
         for record in ledger.beside(&turn.record.attachment.clone()) {
             let says_nothing = record.addresses.is_empty()
                 && record.shares.values().all(|share| share.notes.is_empty() && share.hints.is_empty());
-            if says_nothing
-                && record.progress == Progress::Finished
-                && matches!(self.presence(&record), Ok(Presence::Gone))
-            {
+            if says_nothing && record.progress == Progress::Finished && !self.may_live(&record) {
                 ledger.forget(&record.attachment);
             }
         }

@@ -63,7 +63,6 @@ impl<'h> Txn<'_, 'h> {
         ifname: &IfName,
         create: impl FnOnce(&mut Sys<'h>) -> Result<Result<(), Error>, Failure>,
     ) -> Result<Link, Failure> {
-        let name = || ifname.to_string();
         let failed =
             |what: String, error: Error| Failure::from(error).prefixed(&format!("failed to {what}: "));
         let refetched = |error| failed(format!("refetch {kind} {:?}", ifname.as_str()), error);
@@ -72,7 +71,7 @@ impl<'h> Txn<'_, 'h> {
         }
         self.sys().attempt_begins()?;
         self.sys().attempt_announces();
-        self.step(Undo::Link { place: Place::Pod, name: name() }, |sys| match create(sys)? {
+        self.step(Undo::Link { place: Place::Pod, name: ifname.to_string() }, |sys| match create(sys)? {
             // Other things than the name can be taken, such as a VLAN. The reference finds a taken name when it renames.
             Err(error)
                 if error.is_exists()

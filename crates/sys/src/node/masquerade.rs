@@ -79,21 +79,19 @@ impl Masquerade {
     pub fn install(&self, backend: Backend, addresses: &[IpNetwork]) -> Batch {
         let mut batch = Batch::new();
         match backend {
-            Backend::Iptables => {
-                for address in addresses {
-                    self.install_xt(&mut batch, *address);
-                }
-            }
+            Backend::Iptables => self.install_xt(&mut batch, addresses),
             Backend::Nftables => self.install_nft(&mut batch, addresses),
         }
         batch
     }
 
-    fn install_xt(&self, batch: &mut Batch, address: IpNetwork) {
+    fn install_xt(&self, batch: &mut Batch, addresses: &[IpNetwork]) {
         let chain = self.chain();
-        let mut changes = batch.xt(xt::Family::of(address.ip()), xt::Table::Nat).ensure_chain(&chain);
-        for (chain, rule) in self.xt_rules(&chain, address) {
-            changes = changes.ensure_rule(chain, rule, Position::Tail);
+        for address in addresses {
+            let mut changes = batch.xt(xt::Family::of(address.ip()), xt::Table::Nat).ensure_chain(&chain);
+            for (chain, rule) in self.xt_rules(&chain, *address) {
+                changes = changes.ensure_rule(chain, rule, Position::Tail);
+            }
         }
     }
 
