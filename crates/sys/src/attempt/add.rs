@@ -239,8 +239,7 @@ impl Sys<'_> {
         let Some(turn) = &self.turn else { return Ok(()) };
         let mark = Mark::of(&turn.record.attachment);
         let interfaces = previous.iter().flat_map(|previous| &previous.interfaces);
-        let on_host: Vec<_> = interfaces.filter(|interface| interface.sandbox.is_empty()).collect();
-        for interface in on_host {
+        for interface in interfaces.filter(|interface| interface.sandbox.is_empty()) {
             let rtnl = self.host()?;
             let Some(link) = rtnl.link_by_name_if_present(&interface.name)? else { continue };
             if mark.stage_of(&link).is_some() {
