@@ -4,7 +4,7 @@
 use cnibox_harness::{CheckArgs, Request};
 use cnibox_netlink::{BridgeVlan, Link};
 use cnibox_spec::{CniResult, Code, Interface, Verb};
-use cnibox_sys::{Failure, Place, Sys, own_addresses};
+use cnibox_sys::{CheckWording, Failure, Place, Sys, own_addresses};
 use ipnetwork::IpNetwork;
 
 use crate::config::Config;
@@ -80,16 +80,7 @@ fn check_pod(
         || Failure::internal(format!("Sandbox in prevResult  doesn't match configured netns: {wanted}"));
     let listed = listed.ok_or_else(missing)?;
     let pod = link(sys, Place::Pod, &listed.name)?;
-    if !pod.is_kind("veth") {
-        return Err(Failure::internal(format!("Error: Container interface {} not of type veth", pod.name)));
-    }
-    if !listed.mac.is_empty() && listed.mac != pod.mac_text() {
-        let Interface { name, mac, .. } = listed;
-        return Err(Failure::internal(format!(
-            "Interface {name} Mac {mac} doesn't match container Mac: {}",
-            pod.mac_text()
-        )));
-    }
+    CheckWording::of_kind("veth", "veth").compare(listed, &pod)?;
     if !request.config.leave_down && !pod.is_up() {
         return Err(Failure::internal(format!("interface {} is down", pod.name)));
     }

@@ -27,6 +27,27 @@ impl CheckWording {
         Self { before_required: "", before_interface: "", lower_case: false, kind: Some((kernel, plugin)) }
     }
 
+    /// Whether `link` is of the kind, and has the MAC, that prevResult lists.
+    ///
+    /// # Errors
+    /// When not.
+    pub fn compare(&self, listed: &Interface, link: &Link) -> Result<(), Failure> {
+        let Interface { name, mac, .. } = listed;
+        if let Some((kernel, kind)) = self.kind
+            && !link.is_kind(kernel)
+        {
+            let said = self.say("", "Error: Container");
+            return Err(Failure::internal(format!("{said} interface {name} not of type {kind}")));
+        }
+        let found = link.mac_text();
+        if !mac.is_empty() && *mac != found {
+            let said = self.say(self.before_interface, "Interface");
+            let msg = format!("{said} {name} Mac {mac} doesn't match container Mac: {found}");
+            return Err(Failure::internal(msg));
+        }
+        Ok(())
+    }
+
     fn say(&self, before: &str, text: &str) -> String {
         let mut said = format!("{before}{text}");
         if self.lower_case && before.is_empty() {
@@ -60,23 +81,12 @@ impl Sys<'_> {
     pub fn check_interface(&mut self, expected: Expected<'_>) -> Result<(CniResult, Link), Failure> {
         let (result, listed) = self.check_prev_result(&expected)?;
         let Expected { wording, .. } = expected;
-        let Interface { name, mac, .. } = &listed;
+        let name = &listed.name;
         let Some(link) = self.rtnl(Place::Pod)?.link_by_name_if_present(name)? else {
             let said = wording.say(wording.before_interface, "Container Interface name");
             return Err(Failure::internal(format!("{said} in prevResult: {name} not found")));
         };
-        if let Some((kernel, kind)) = wording.kind
-            && !link.is_kind(kernel)
-        {
-            let said = wording.say("", "Error: Container");
-            return Err(Failure::internal(format!("{said} interface {name} not of type {kind}")));
-        }
-        let found = link.mac_text();
-        if !mac.is_empty() && *mac != found {
-            let said = wording.say(wording.before_interface, "Interface");
-            let msg = format!("{said} {name} Mac {mac} doesn't match container Mac: {found}");
-            return Err(Failure::internal(msg));
-        }
+        wording.compare(&listed, &link)?;
         Ok((result, link))
     }
 
