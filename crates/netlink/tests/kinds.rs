@@ -171,7 +171,7 @@ fn tap_devices_persist_in_the_current_namespace() {
         let long = TapSpec { name: "0123456789abcdef", ..spec };
         assert_eq!(link_add_tap(&long).unwrap_err().errno(), Some(22));
         let bridge = TapSpec { name: "br0", ..spec };
-        rtnl.link_add_bridge("br0", None, None, None).unwrap();
+        rtnl.link_add_bridge("br0", None, None, false).unwrap();
         assert!(link_add_tap(&bridge).unwrap_err().is_exists());
         let again = pod.netns.run(|| link_add_tap(&spec)).unwrap();
         assert!(again.unwrap_err().is_exists(), "an existing device is not opened");

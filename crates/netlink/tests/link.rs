@@ -127,7 +127,7 @@ fn bridge_ports_are_found_by_their_master_and_have_flags() {
     sandbox(|net| {
         let pod = net.container();
         let (_, _, mut host, veth0) = veth(net, &pod);
-        host.link_add_bridge("br0", Some(1450), None, None).unwrap();
+        host.link_add_bridge("br0", Some(1450), None, false).unwrap();
         let br0 = host.link_by_name("br0").unwrap();
         assert_eq!(br0.mtu, 1450);
         assert!(net.run("ip", &["-d", "link", "show", "br0"]).contains("vlan_filtering 0"));
@@ -151,8 +151,8 @@ fn bridge_ports_are_found_by_their_master_and_have_flags() {
 fn the_kernels_own_words_are_kept() {
     sandbox(|_| {
         let mut rtnl = Rtnl::open().unwrap();
-        rtnl.link_add_bridge("br0", None, None, None).unwrap();
-        rtnl.link_add_bridge("br1", None, None, None).unwrap();
+        rtnl.link_add_bridge("br0", None, None, false).unwrap();
+        rtnl.link_add_bridge("br1", None, None, false).unwrap();
         let (br0, br1) = (rtnl.link_by_name("br0").unwrap(), rtnl.link_by_name("br1").unwrap());
         let error = rtnl.link_set(LinkChange::new(br1.index).master(br0.index)).unwrap_err();
         assert_eq!(error.to_string(), "too many levels of symbolic links");
@@ -165,7 +165,7 @@ fn bridge_vlans_are_added_listed_and_deleted() {
     sandbox(|net| {
         let pod = net.container();
         let (_, _, mut host, veth0) = veth(net, &pod);
-        match host.link_add_bridge("br0", None, None, Some(true)) {
+        match host.link_add_bridge("br0", None, None, true) {
             Ok(()) => {}
             Err(error) if error.is_unsupported() => return lacks("bridge VLAN filtering"),
             Err(error) => panic!("{error}"),
@@ -278,7 +278,7 @@ fn sockets_stay_in_their_namespace() {
     sandbox(|net| {
         let pod = net.container();
         let mut inside = rtnl_of(&pod);
-        inside.link_add_bridge("inside", None, None, None).unwrap();
+        inside.link_add_bridge("inside", None, None, false).unwrap();
         assert!(Rtnl::open().unwrap().link_by_name("inside").is_err());
         assert!(net.run_in(&pod, "ip", &["link", "show", "inside"]).contains("inside"));
     });

@@ -25,8 +25,7 @@ pub(crate) fn bridge(sys: &mut Sys<'_>, config: &Config) -> Result<Link, Failure
         Some(link) => link,
         None => {
             let mac = plan::keeps_mac(config).then(Mac::random);
-            let filtering = plan::filters_vlans(config).then_some(true);
-            let added = rtnl.link_add_bridge(name, config.mtu, mac, filtering);
+            let added = rtnl.link_add_bridge(name, config.mtu, mac, plan::filters_vlans(config));
             unless(added, Error::is_exists)
                 .or_say(|error| refused(format!("could not add {name:?}: {error}")))?;
             rtnl.link_by_name(name).or_say(|error| refused(format!("could not lookup {name:?}: {error}")))?

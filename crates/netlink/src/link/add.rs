@@ -56,7 +56,7 @@ impl Rtnl {
         self.link_add(with_mac(link, spec.mac).build())
     }
 
-    /// `ip link add NAME [address MAC] type bridge [vlan_filtering 0|1]`. A bridge that is made with a MAC keeps it; any
+    /// `ip link add NAME [address MAC] type bridge [vlan_filtering 1]`. A bridge that is made with a MAC keeps it; any
     /// other takes the lowest of its ports' (`br_stp_recalculate_bridge_id` in `net/bridge/br_stp_if.c`).
     ///
     /// # Errors
@@ -66,12 +66,12 @@ impl Rtnl {
         name: &str,
         mtu: Option<u32>,
         mac: Option<Mac>,
-        vlan_filtering: Option<bool>,
+        vlan_filtering: bool,
     ) -> Result<(), Error> {
-        let link = with_mtu(of_kind(InfoKind::Bridge, name), mtu);
-        let link = vlan_filtering
-            .into_iter()
-            .fold(link, |link, on| link.set_info_data(InfoData::Bridge(vec![InfoBridge::VlanFiltering(on)])));
+        let mut link = with_mtu(of_kind(InfoKind::Bridge, name), mtu);
+        if vlan_filtering {
+            link = link.set_info_data(InfoData::Bridge(vec![InfoBridge::VlanFiltering(true)]));
+        }
         self.link_add(with_mac(link, mac).build())
     }
 
