@@ -40,7 +40,6 @@ impl SpoofCheck {
     /// Lets `mac` and nothing else in by `port`.
     pub(crate) fn install(&self, port: &str, mac: Mac) -> Batch {
         let rule = |statements| Rule::new(statements).with_comment(self.comment());
-        let jump = |chain: String| Statement::Jump(chain);
         let mut batch = Batch::new();
         batch
             .nft(Family::Bridge, TABLE)
@@ -51,8 +50,8 @@ impl SpoofCheck {
             .flush_chain(self.iface_chain())
             .flush_chain(self.mac_chain())
             .delete_rules_where(BASE, Owner::Comment(self.comment()))
-            .append_rule(BASE, rule(vec![Statement::in_interface(port), jump(self.iface_chain())]))
-            .append_rule(self.iface_chain(), rule(vec![jump(self.mac_chain())]))
+            .append_rule(BASE, rule(vec![Statement::in_interface(port), Statement::Jump(self.iface_chain())]))
+            .append_rule(self.iface_chain(), rule(vec![Statement::Jump(self.mac_chain())]))
             .append_rule(self.mac_chain(), rule(vec![Statement::ether_source(mac.0), Statement::Return]))
             .append_rule(self.mac_chain(), rule(vec![Statement::Drop]));
         batch

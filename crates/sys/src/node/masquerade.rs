@@ -64,13 +64,10 @@ impl Masquerade {
     }
 
     fn nft_comment(&self) -> String {
-        let plain = |name: &str| name.replace('"', "");
         let Attachment { network, container, ifname } = &self.attachment;
-        let (network, ifname, id) =
-            (plain(network.as_str()), plain(ifname.as_str()), plain(container.as_str()));
-        let mut comment = format!("{}, net: {network}, if: {ifname}, id: {id}", self.nft_key());
-        let end = (0..=NFT_COMMENT_LIMIT.min(comment.len())).rev().find(|end| comment.is_char_boundary(*end));
-        comment.truncate(end.unwrap_or_default());
+        let comment = format!("{}, net: {network}, if: {ifname}, id: {container}", self.nft_key());
+        let mut comment = comment.replace('"', "");
+        comment.truncate(comment.floor_char_boundary(NFT_COMMENT_LIMIT));
         comment
     }
 
