@@ -49,7 +49,7 @@ impl Plugin for Dummy {
     fn check(request: &Request<'_, (), CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let (result, link) = sys.check_interface(request.expected(request.conf.ipam(), WORDING))?;
         if !link.is_up() {
-            return Err(Failure::new(Code::INTERNAL, format!("Interface {} is down", link.name)));
+            return Err(Failure::internal(format!("Interface {} is down", link.name)));
         }
         sys.check_layer3(&link, &result)
     }

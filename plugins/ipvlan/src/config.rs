@@ -4,9 +4,8 @@
 use cnibox_harness::Input;
 use cnibox_netlink::{IpVlanMode, Link};
 use cnibox_spec::{CniResult, Code, Verb};
-use cnibox_sys::{Coded, Failure, Place};
+use cnibox_sys::{Failure, Place};
 use serde::Deserialize;
-use thiserror::Error;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,19 +20,6 @@ pub struct Config {
     mtu: i64,
     /// An earlier plugin's result, whose addresses are used in place of an IPAM plugin's.
     pub(crate) chained: Option<CniResult>,
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-enum ConfigError {
-    #[error("chained master failure. PrevResult lacks a single named interface")]
-    NoChainedMaster,
-    #[error("unknown ipvlan mode: {0:?}")]
-    Mode(String),
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -52,7 +38,7 @@ impl Config {
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
         let shape: Shape = input.decode("failed to load netconf")?;
         let mode = match mode_named(&shape.mode) {
-            Err(error) if matches!(input.verb, Verb::Add | Verb::Check) => return Err(error.into()),
+            Err(unknown) if matches!(input.verb, Verb::Add | Verb::Check) => return Err(unknown),
             mode => mode.unwrap_or(IpVlanMode::L2),
         };
         let earlier = match input.verb {
@@ -78,14 +64,17 @@ impl Config {
     }
 }
 
-fn chained_master(result: &CniResult) -> Result<String, ConfigError> {
+fn chained_master(result: &CniResult) -> Result<String, Failure> {
     match result.interfaces.as_slice() {
         [only] if !only.name.is_empty() => Ok(only.name.clone()),
-        _ => Err(ConfigError::NoChainedMaster),
+        _ => {
+            let text = "chained master failure. PrevResult lacks a single named interface";
+            Err(Failure::new(Code::INVALID_CONFIG, text))
+        }
     }
 }
 
-fn mode_named(name: &str) -> Result<IpVlanMode, ConfigError> {
+fn mode_named(name: &str) -> Result<IpVlanMode, Failure> {
     let name = if name.is_empty() { "l2" } else { name };
-    name.parse().map_err(|_| ConfigError::Mode(name.to_owned()))
+    name.parse().map_err(|_| Failure::new(Code::INVALID_CONFIG, format!("unknown ipvlan mode: {name:?}")))
 }

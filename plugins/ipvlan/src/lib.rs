@@ -9,8 +9,7 @@ mod config;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{IpVlanMode, Link, LinkChange, LinkData, ParentSpec};
 use cnibox_spec::{CniResult, Verb};
-use cnibox_sys::{Announce, CheckWording, Coded, Failure, Place, Sys, Txn};
-use thiserror::Error;
+use cnibox_sys::{Announce, CheckWording, Failure, OrSay, Place, Sys, Txn};
 
 pub use config::Config;
 
@@ -77,24 +76,17 @@ impl Plugin for Ipvlan {
     }
 }
 
-/// What the kernel refused, or changed since.
-#[derive(Debug, Error)]
-enum IpvlanError {
-    #[error("failed to set MTU of ipvlan {ifname:?} to {mtu}: {source}")]
-    Mtu { ifname: String, mtu: u32, source: cnibox_netlink::Error },
-    #[error("Container IPVlan mode {found} does not match expected value: {wanted}")]
-    OtherMode { found: IpVlanMode, wanted: IpVlanMode },
-}
-
-impl Coded for IpvlanError {}
-
 /// The kernel overwrites an MTU that is asked for on creation (`ipvlan_link_new`).
 fn set_mtu(sys: &mut Sys<'_>, link: &Link, mtu: u32) -> Result<(), Failure> {
-    let refused = |source| IpvlanError::Mtu { ifname: link.name.clone(), mtu, source };
-    Ok(sys.rtnl(Place::Pod)?.link_set(LinkChange::new(link.index).mtu(mtu)).map_err(refused)?)
+    let done = sys.rtnl(Place::Pod)?.link_set(LinkChange::new(link.index).mtu(mtu));
+    done.or_say(|error| format!("failed to set MTU of ipvlan {:?} to {mtu}: {error}", link.name))
 }
 
-fn check_mode(link: &Link, wanted: IpVlanMode) -> Result<(), IpvlanError> {
-    let LinkData::IpVlan { mode: found } = link.data else { return Ok(()) };
-    if found == wanted { Ok(()) } else { Err(IpvlanError::OtherMode { found, wanted }) }
+fn check_mode(link: &Link, wanted: IpVlanMode) -> Result<(), Failure> {
+    match link.data {
+        LinkData::IpVlan { mode: found } if found != wanted => Err(Failure::internal(format!(
+            "Container IPVlan mode {found} does not match expected value: {wanted}"
+        ))),
+        _ => Ok(()),
+    }
 }

@@ -3,29 +3,15 @@
 //! 127.0.0.1/8 and ::1/128 to a `lo` that comes up, so no address is added here. `CNI_IFNAME` is required by the
 //! protocol and ignored by the plugin.
 
-use std::net::IpAddr;
-
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_spec::{CniResult, Interface, IpConfig, NetnsPath, Verb};
-use cnibox_sys::{Coded, Failure, Pod, Sys};
-use thiserror::Error;
+use cnibox_sys::{Failure, Pod, Sys};
 
 /// The plugin.
 pub struct Loopback;
 
 /// Nothing of the configuration concerns this plugin but an earlier plugin's result, which ADD passes on.
 type Config = Option<CniResult>;
-
-/// What can go wrong beyond a failing namespace or socket.
-#[derive(Debug, Error)]
-enum LoopbackError {
-    #[error("loopback interface found with non-loopback address {:?}", .0.to_string())]
-    ForeignAddress(IpAddr),
-    #[error("loopback interface is down")]
-    Down,
-}
-
-impl Coded for LoopbackError {}
 
 impl Plugin for Loopback {
     const NAME: &'static str = "loopback";
@@ -59,7 +45,8 @@ impl Plugin for Loopback {
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let pod = sys.open_pod(&request.args.netns)?;
-        if pod.rtnl.link_by_name(LO)?.is_up() { Ok(()) } else { Err(LoopbackError::Down.into()) }
+        let is_up = pod.rtnl.link_by_name(LO)?.is_up();
+        if is_up { Ok(()) } else { Err(Failure::internal("loopback interface is down")) }
     }
 
     fn status(_: &Request<'_, Config, ()>, _: &mut Sys<'_>) -> Result<(), Failure> {
@@ -79,7 +66,8 @@ const LO: &str = "lo";
 fn loopback_addresses(pod: &mut Pod, index: u32) -> Result<Vec<IpConfig>, Failure> {
     let mut addresses: Vec<_> = pod.rtnl.addrs(index, None)?.into_iter().map(|addr| addr.net).collect();
     if let Some(foreign) = addresses.iter().find(|address| !address.ip().is_loopback()) {
-        return Err(LoopbackError::ForeignAddress(foreign.ip()).into());
+        let text = format!("loopback interface found with non-loopback address \"{}\"", foreign.ip());
+        return Err(Failure::internal(text));
     }
     addresses.sort_by_key(|address| address.is_ipv6());
     addresses.dedup_by_key(|address| address.is_ipv6());

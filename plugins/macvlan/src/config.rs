@@ -4,9 +4,8 @@
 use cnibox_harness::{Input, MacShape};
 use cnibox_netlink::{Mac, MacVlanMode};
 use cnibox_spec::{Code, Verb};
-use cnibox_sys::{Coded, Failure, Place};
+use cnibox_sys::{Failure, Place};
 use serde::Deserialize;
-use thiserror::Error;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,17 +22,6 @@ pub struct Config {
     pub(crate) mac: Option<Mac>,
     /// Length of the queue for broadcasts, in packets.
     pub(crate) bcqueuelen: Option<u32>,
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-enum ConfigError {
-    #[error("unknown macvlan mode: {0:?}")]
-    Mode(String),
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -58,7 +46,7 @@ impl Config {
         let shape: Shape = input.decode(failed)?;
         let used = matches!(input.verb, Verb::Add | Verb::Check);
         let mode = match mode_named(&shape.mode) {
-            Err(error) if used => return Err(error.into()),
+            Err(unknown) if used => return Err(unknown),
             mode => mode.unwrap_or(MacVlanMode::Bridge),
         };
         Ok(Self {
@@ -72,8 +60,8 @@ impl Config {
     }
 }
 
-fn mode_named(name: &str) -> Result<MacVlanMode, ConfigError> {
+fn mode_named(name: &str) -> Result<MacVlanMode, Failure> {
     let name = if name.is_empty() { "bridge" } else { name };
     let known = name.parse().ok().filter(|mode| *mode != MacVlanMode::Source);
-    known.ok_or_else(|| ConfigError::Mode(name.to_owned()))
+    known.ok_or_else(|| Failure::new(Code::INVALID_CONFIG, format!("unknown macvlan mode: {name:?}")))
 }

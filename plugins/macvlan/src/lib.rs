@@ -8,8 +8,7 @@ mod config;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{Link, LinkData, MacVlanMode, ParentSpec};
 use cnibox_spec::{CniResult, Verb};
-use cnibox_sys::{Announce, CheckWording, Coded, Failure, Place, Sys, Txn};
-use thiserror::Error;
+use cnibox_sys::{Announce, CheckWording, Failure, Place, Sys, Txn};
 
 pub use config::Config;
 
@@ -69,19 +68,14 @@ impl Plugin for Macvlan {
     }
 }
 
-/// The interface sees its siblings in another way than configured.
-#[derive(Debug, Error)]
-#[error("container macvlan mode {found} does not match expected value: {wanted}")]
-struct OtherMode {
-    found: MacVlanMode,
-    wanted: MacVlanMode,
-}
-
-impl Coded for OtherMode {}
-
-fn check_mode(link: &Link, wanted: MacVlanMode) -> Result<(), OtherMode> {
-    let LinkData::MacVlan { mode: found } = link.data else { return Ok(()) };
-    if found == wanted { Ok(()) } else { Err(OtherMode { found, wanted }) }
+/// The interface sees its siblings as configured.
+fn check_mode(link: &Link, wanted: MacVlanMode) -> Result<(), Failure> {
+    match link.data {
+        LinkData::MacVlan { mode: found } if found != wanted => Err(Failure::internal(format!(
+            "container macvlan mode {found} does not match expected value: {wanted}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 const WORDING: CheckWording =

@@ -3,9 +3,8 @@
 
 use cnibox_harness::Input;
 use cnibox_spec::{Code, Verb};
-use cnibox_sys::{Coded, Failure, Place};
+use cnibox_sys::{Failure, Place};
 use serde::Deserialize;
-use thiserror::Error;
 
 /// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,19 +17,6 @@ pub struct Config {
     pub(crate) id: u16,
     /// MTU in bytes, 0 for the parent's. Checked when the parent is known.
     pub(crate) mtu: i64,
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-enum ConfigError {
-    #[error("\"master\" field is required. It specifies the host interface name to create the VLAN for")]
-    NoMaster,
-    #[error("invalid VLAN ID {0} (must be between 0 and 4094 inclusive)")]
-    Id(i64),
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -51,10 +37,15 @@ impl Config {
         let shape: Shape = input.decode("failed to load netconf")?;
         let adding = input.verb == Verb::Add;
         if adding && shape.master.is_empty() {
-            return Err(ConfigError::NoMaster.into());
+            let text =
+                "\"master\" field is required. It specifies the host interface name to create the VLAN for";
+            return Err(Failure::new(Code::INVALID_CONFIG, text));
         }
         let id = match u16::try_from(shape.id).ok().filter(|id| *id <= MAX_ID) {
-            None if adding => return Err(ConfigError::Id(shape.id).into()),
+            None if adding => {
+                let text = format!("invalid VLAN ID {} (must be between 0 and 4094 inclusive)", shape.id);
+                return Err(Failure::new(Code::INVALID_CONFIG, text));
+            }
             id => id.unwrap_or_default(),
         };
         Ok(Self {

@@ -7,9 +7,8 @@ mod config;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{Link, LinkData, ParentSpec};
-use cnibox_spec::{CniResult, Code, Verb};
-use cnibox_sys::{CheckWording, Coded, Failure, NO_ADDRESSES, Place, Sys, Txn};
-use thiserror::Error;
+use cnibox_spec::{CniResult, Verb};
+use cnibox_sys::{CheckWording, Failure, NO_ADDRESSES, Place, Sys, Txn};
 
 pub use config::Config;
 
@@ -71,29 +70,24 @@ fn delegate_failed(failure: Failure) -> Failure {
     if failure.to_string() == NO_ADDRESSES {
         return failure;
     }
-    Failure::new(Code::INTERNAL, format!("failed to execute IPAM delegate: {failure}"))
+    Failure::internal(format!("failed to execute IPAM delegate: {failure}"))
 }
 
-/// The interface is not as ADD made it.
-#[derive(Debug, Error)]
-enum Drift {
-    #[error("Error: vlan interface {ifname} configured VLAN ID is {wanted}, current value is {found}")]
-    Id { ifname: String, wanted: u16, found: u16 },
-    #[error("Error: Tuning configured MTU of {ifname} is {wanted}, current value is {found}")]
-    Mtu { ifname: String, wanted: i64, found: u32 },
-}
-
-impl Coded for Drift {}
-
-fn check_settings(link: &Link, config: &Config) -> Result<(), Drift> {
-    let ifname = || link.name.clone();
-    if let LinkData::Vlan { id } = link.data
+/// The interface is as ADD made it.
+fn check_settings(Link { name, data, mtu, .. }: &Link, config: &Config) -> Result<(), Failure> {
+    if let LinkData::Vlan { id } = *data
         && id != config.id
     {
-        return Err(Drift::Id { ifname: ifname(), wanted: config.id, found: id });
+        let wanted = config.id;
+        return Err(Failure::internal(format!(
+            "Error: vlan interface {name} configured VLAN ID is {wanted}, current value is {id}"
+        )));
     }
-    if config.mtu != 0 && config.mtu != i64::from(link.mtu) {
-        return Err(Drift::Mtu { ifname: ifname(), wanted: config.mtu, found: link.mtu });
+    if config.mtu != 0 && config.mtu != i64::from(*mtu) {
+        let wanted = config.mtu;
+        return Err(Failure::internal(format!(
+            "Error: Tuning configured MTU of {name} is {wanted}, current value is {mtu}"
+        )));
     }
     Ok(())
 }
