@@ -3,9 +3,8 @@
 
 use cnibox_harness::Input;
 use cnibox_spec::{CniResult, Code, Json, Verb};
-use cnibox_sys::{Coded, Failure};
+use cnibox_sys::Failure;
 use serde::Deserialize;
-use thiserror::Error;
 
 /// A checked configuration. DEL and GC need nothing of it and get an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,26 +24,6 @@ pub(crate) struct Limit {
     pub(crate) rate: u64,
     /// Bits that may be sent at once, not 0.
     pub(crate) burst: u64,
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-pub(crate) enum ConfigError {
-    #[error("if rate is set, burst must also be set")]
-    NoBurst,
-    #[error("if burst is set, rate must also be set")]
-    NoRate,
-    #[error("burst cannot be more than 4GB")]
-    Burst,
-    #[error("must be called as chained plugin")]
-    NotChained,
-    /// The same, as CHECK says it.
-    #[error("must be called as a chained plugin")]
-    NoPrevResult,
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 /// In the network's configuration the four keys stand at the top.
@@ -99,7 +78,7 @@ impl Config {
         match input.verb {
             // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
             Verb::Del | Verb::Gc => Ok(Self::default()),
-            Verb::Status => Ok(Self::parse(input.decode(UNDECODABLE)?, &input.conf.json)?),
+            Verb::Status => Self::parse(input.decode(UNDECODABLE)?, &input.conf.json),
             Verb::Add | Verb::Check => {
                 let config = Self::parse(input.decode(UNDECODABLE)?, &input.conf.json)?;
                 Ok(Self { prev_result: input.prev_result()?, ..config })
@@ -107,7 +86,7 @@ impl Config {
         }
     }
 
-    fn parse(shape: Shape, json: &Json) -> Result<Self, ConfigError> {
+    fn parse(shape: Shape, json: &Json) -> Result<Self, Failure> {
         let entry = shape.entry(json);
         let ingress = Limit::new(entry.ingress_rate, entry.ingress_burst)?;
         let egress = Limit::new(entry.egress_rate, entry.egress_burst)?;
@@ -121,15 +100,21 @@ impl Config {
 }
 
 impl Limit {
-    fn new(rate: u64, burst: u64) -> Result<Option<Self>, ConfigError> {
+    fn new(rate: u64, burst: u64) -> Result<Option<Self>, Failure> {
         match (rate, burst) {
             (0, 0) => Ok(None),
-            (_, 0) => Err(ConfigError::NoBurst),
-            (0, _) => Err(ConfigError::NoRate),
-            (_, burst) if burst / 8 >= u64::from(u32::MAX) => Err(ConfigError::Burst),
+            (_, 0) => Err(misconfigured("if rate is set, burst must also be set")),
+            (0, _) => Err(misconfigured("if burst is set, rate must also be set")),
+            (_, burst) if burst / 8 >= u64::from(u32::MAX) => {
+                Err(misconfigured("burst cannot be more than 4GB"))
+            }
             (rate, burst) => Ok(Some(Self { rate, burst })),
         }
     }
+}
+
+pub(crate) fn misconfigured(text: &str) -> Failure {
+    Failure::new(Code::INVALID_CONFIG, text)
 }
 
 const UNDECODABLE: &str = "failed to parse network configuration";

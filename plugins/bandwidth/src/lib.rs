@@ -16,7 +16,7 @@ use cnibox_netlink::{Link, Tbf};
 use cnibox_spec::{CniResult, CniVersion, Interface};
 use cnibox_sys::{Failure, OrSay, Place, Sys};
 
-use config::ConfigError;
+use config::misconfigured;
 
 pub use config::Config;
 
@@ -35,7 +35,8 @@ impl Plugin for Bandwidth {
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        let result = request.config.prev_result.as_ref().ok_or(ConfigError::NotChained)?;
+        let not_chained = || misconfigured("must be called as chained plugin");
+        let result = request.config.prev_result.as_ref().ok_or_else(not_chained)?;
         if request.config.is_unlimited() {
             return Ok(result.clone());
         }
@@ -47,7 +48,9 @@ impl Plugin for Bandwidth {
     }
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
-        let result = request.config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
+        // Not quite what ADD says.
+        let not_chained = || misconfigured("must be called as a chained plugin");
+        let result = request.config.prev_result.as_ref().ok_or_else(not_chained)?;
         let host = host_link(sys, &request.args, &result.interfaces)?;
         if let Some(limit) = request.config.ingress {
             check_tbf(sys, host.index, limit.tbf())?;

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 
 use cnibox_harness::Input;
 use cnibox_spec::{CniResult, Code, Verb, parse_ip};
-use cnibox_sys::{Coded, Failure};
+use cnibox_sys::Failure;
 use serde::Deserialize;
-use thiserror::Error;
 
 /// A checked configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,27 +19,6 @@ pub struct Config {
     pub(crate) source_hints: bool,
     /// The result of the plugin before.
     pub(crate) prev_result: Option<CniResult>,
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-pub(crate) enum ConfigError {
-    #[error("invalid routing table {0}")]
-    Table(i64),
-    #[error("gateways list cannot contain more than 2 entries (one IPv4, one IPv6)")]
-    TooManyGateways,
-    #[error("invalid static gateway IP address: {0}")]
-    Gateway(String),
-    #[error("gateways list contains multiple {family} addresses: {first} and {second}")]
-    SameFamily { family: &'static str, first: IpAddr, second: IpAddr },
-    #[error("This plugin must be called as chained plugin")]
-    NotChained,
-    #[error("No IP addresses supplied on interface: {0}")]
-    NoAddresses(String),
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -61,7 +39,7 @@ impl Config {
                 let config = Self::parse(shape)?;
                 Ok(Self { prev_result: input.conf.prev_result()?, ..config })
             }
-            Verb::Status => Ok(Self::parse(shape)?),
+            Verb::Status => Self::parse(shape),
             Verb::Del => {
                 // What ADD has refused, DEL must not refuse again: the plugins before this one have to be undone.
                 let table = shape.table.and_then(|table| u32::try_from(table).ok());
@@ -72,10 +50,13 @@ impl Config {
         }
     }
 
-    fn parse(shape: Shape) -> Result<Self, ConfigError> {
+    fn parse(shape: Shape) -> Result<Self, Failure> {
         let Shape { table, gateways, source_hints } = shape;
+        let number = |table: i64| {
+            u32::try_from(table).map_err(|_| misconfigured(format!("invalid routing table {table}")))
+        };
         Ok(Self {
-            table: table.map(table_number).transpose()?,
+            table: table.map(number).transpose()?,
             gateways: parse_gateways(&gateways)?,
             source_hints,
             prev_result: None,
@@ -83,20 +64,25 @@ impl Config {
     }
 }
 
-fn table_number(table: i64) -> Result<u32, ConfigError> {
-    u32::try_from(table).map_err(|_| ConfigError::Table(table))
+pub(crate) fn misconfigured(text: impl Into<String>) -> Failure {
+    Failure::new(Code::INVALID_CONFIG, text)
 }
 
-fn parse_gateways(texts: &[String]) -> Result<Vec<IpAddr>, ConfigError> {
+fn parse_gateways(texts: &[String]) -> Result<Vec<IpAddr>, Failure> {
     if texts.len() > 2 {
-        return Err(ConfigError::TooManyGateways);
+        let text = "gateways list cannot contain more than 2 entries (one IPv4, one IPv6)";
+        return Err(misconfigured(text));
     }
-    let parse = |text: &String| parse_ip(text).map_err(|_| ConfigError::Gateway(text.clone()));
+    let parse = |text: &String| {
+        parse_ip(text).map_err(|_| misconfigured(format!("invalid static gateway IP address: {text}")))
+    };
     let gateways = texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     match *gateways.as_slice() {
         [first, second] if first.is_ipv4() == second.is_ipv4() => {
             let family = if first.is_ipv4() { "IPv4" } else { "IPv6" };
-            Err(ConfigError::SameFamily { family, first, second })
+            Err(misconfigured(format!(
+                "gateways list contains multiple {family} addresses: {first} and {second}"
+            )))
         }
         _ => Ok(gateways),
     }
@@ -109,7 +95,7 @@ mod tests {
     use super::*;
 
     fn load(text: &str) -> Result<Config, Failure> {
-        Ok(Config::parse(decode(&Json::parse(text.as_bytes()).unwrap())?)?)
+        Config::parse(decode(&Json::parse(text.as_bytes()).unwrap())?)
     }
 
     fn error(text: &str) -> String {

@@ -16,8 +16,6 @@ use cnibox_netlink::{Family, TABLE_LOCAL};
 use cnibox_spec::CniResult;
 use cnibox_sys::{Failure, Place, Sys};
 
-use config::ConfigError;
-
 pub use config::Config;
 
 /// The plugin.
@@ -33,7 +31,8 @@ impl Plugin for Sbr {
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        let previous = request.config.prev_result.as_ref().ok_or(ConfigError::NotChained)?;
+        let not_chained = || config::misconfigured("This plugin must be called as chained plugin");
+        let previous = request.config.prev_result.as_ref().ok_or_else(not_chained)?;
         apply::add(request, previous, sys)?;
         Ok(previous.clone())
     }

@@ -3,9 +3,8 @@
 
 use cnibox_harness::Input;
 use cnibox_spec::{CniResult, Code, Verb};
-use cnibox_sys::{Coded, Failure};
+use cnibox_sys::Failure;
 use serde::Deserialize;
-use thiserror::Error;
 
 /// A checked configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,19 +15,6 @@ pub struct Config {
     pub(crate) table: Option<u32>,
     /// The result of the plugin before, which only ADD and CHECK read.
     pub(crate) prev_result: Option<CniResult>,
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-pub(crate) enum ConfigError {
-    #[error("configuration is expected to have a valid vrf name")]
-    NoName,
-    #[error("missing prevResult from earlier plugin")]
-    NoPrevResult,
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -53,12 +39,19 @@ impl Config {
         Ok(Self { prev_result, ..config })
     }
 
-    fn parse(shape: Shape) -> Result<Self, ConfigError> {
+    fn parse(shape: Shape) -> Result<Self, Failure> {
         let Shape { vrfname: name, table } = shape;
         if name.is_empty() {
-            return Err(ConfigError::NoName);
+            let text = "configuration is expected to have a valid vrf name";
+            return Err(Failure::new(Code::INVALID_CONFIG, text));
         }
         Ok(Self { name, table: (table != 0).then_some(table), prev_result: None })
+    }
+
+    /// The result of the plugin before, which must be there.
+    pub(crate) fn previous(&self) -> Result<&CniResult, Failure> {
+        let missing = || Failure::new(Code::INVALID_CONFIG, "missing prevResult from earlier plugin");
+        self.prev_result.as_ref().ok_or_else(missing)
     }
 }
 

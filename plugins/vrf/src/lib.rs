@@ -8,32 +8,12 @@ mod config;
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netlink::{Error, Link, LinkChange, LinkData, Rtnl};
 use cnibox_spec::{CniResult, CniVersion};
-use cnibox_sys::{Coded, Failure, Place, Pod, Sys};
-use thiserror::Error as ThisError;
-
-use config::ConfigError;
+use cnibox_sys::{Failure, OrSay, Place, Pod, Sys};
 
 pub use config::Config;
 
 /// The plugin.
 pub struct Vrf;
-
-/// What is not as it should be.
-#[derive(Debug, ThisError)]
-enum VrfError {
-    #[error("{0}")]
-    Lookup(#[source] Error),
-    #[error("Netlink {0} is not a VRF")]
-    NotAVrf(String),
-    #[error("VRF {name} already exist with different routing table {table}")]
-    OtherTable { name: String, table: u32 },
-    #[error("failed to find {ifname} associated to vrf {vrf}")]
-    NotEnslaved { ifname: String, vrf: String },
-    #[error("resetMaster: could reset master to {ifname}: {source}")]
-    Release { ifname: String, source: Error },
-}
-
-impl Coded for VrfError {}
 
 impl Plugin for Vrf {
     const NAME: &'static str = "vrf";
@@ -47,7 +27,7 @@ impl Plugin for Vrf {
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        let previous = request.config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
+        let previous = request.config.previous()?;
         apply::add(request, sys).map_err(|failure| failure.prefixed("cmdAdd failed: "))?;
         Ok(previous.clone())
     }
@@ -56,18 +36,15 @@ impl Plugin for Vrf {
         let Request { config, args, .. } = request;
         let Some(netns) = &args.netns else { return Ok(()) };
         let Some(Pod { rtnl, .. }) = sys.open_pod_if_present(netns)? else { return Ok(()) };
-        let found = match find(rtnl, &config.name) {
-            Err(VrfError::NotAVrf(_)) => None,
-            found => found?,
-        };
-        let Some((vrf, _)) = found else { return Ok(()) };
+        let found = rtnl.link_by_name_if_present(&config.name)?;
+        let Some(vrf) = found.filter(|link| table_of(link).is_some()) else { return Ok(()) };
         let ifname = args.attachment.ifname.as_str();
         let link = rtnl.link_by_name_if_present(ifname)?.filter(|link| link.master == Some(vrf.index));
         if let Some(link) = link
             && !sys.is_anothers(&link)?
         {
-            let refused = |source| VrfError::Release { ifname: ifname.to_owned(), source };
-            sys.rtnl(Place::Pod)?.link_set(LinkChange::new(link.index).nomaster()).map_err(refused)?;
+            let done = sys.rtnl(Place::Pod)?.link_set(LinkChange::new(link.index).nomaster());
+            done.or_say(|error| format!("resetMaster: could reset master to {ifname}: {error}"))?;
         }
         let rtnl = sys.rtnl(Place::Pod)?;
         if rtnl.links_of_master(vrf.index)?.is_empty() {
@@ -78,16 +55,16 @@ impl Plugin for Vrf {
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         let Request { config, args, .. } = request;
-        config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
+        config.previous()?;
         let rtnl = &mut sys.open_pod(&args.netns)?.rtnl;
-        let (vrf, table) = find(rtnl, &config.name)?.ok_or(VrfError::Lookup(Error::LinkNotFound))?;
+        let (vrf, table) = find(rtnl, &config.name)?.ok_or(Error::LinkNotFound)?;
         check_table(config, table)?;
         let ifname = args.attachment.ifname.as_str();
         let link = rtnl.link_by_name_if_present(ifname)?;
         if link.is_some_and(|link| link.master == Some(vrf.index)) {
             return Ok(());
         }
-        Err(VrfError::NotEnslaved { ifname: ifname.to_owned(), vrf: config.name.clone() }.into())
+        Err(Failure::internal(format!("failed to find {ifname} associated to vrf {}", config.name)))
     }
 
     fn status(_: &Request<'_, Config, ()>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -101,18 +78,24 @@ impl Plugin for Vrf {
 }
 
 /// The VRF of that name and its table.
-fn find(rtnl: &mut Rtnl, name: &str) -> Result<Option<(Link, u32)>, VrfError> {
-    let Some(link) = rtnl.link_by_name_if_present(name).map_err(VrfError::Lookup)? else { return Ok(None) };
-    if let LinkData::Vrf { table } = link.data {
-        return Ok(Some((link, table)));
+fn find(rtnl: &mut Rtnl, name: &str) -> Result<Option<(Link, u32)>, Failure> {
+    let Some(link) = rtnl.link_by_name_if_present(name)? else { return Ok(None) };
+    match table_of(&link) {
+        Some(table) => Ok(Some((link, table))),
+        None => Err(Failure::internal(format!("Netlink {name} is not a VRF"))),
     }
-    Err(VrfError::NotAVrf(name.to_owned()))
+}
+
+/// The table of a VRF; other links have none.
+fn table_of(link: &Link) -> Option<u32> {
+    if let LinkData::Vrf { table } = link.data { Some(table) } else { None }
 }
 
 /// The VRF has the configured table, if there is one.
-fn check_table(config: &Config, table: u32) -> Result<(), VrfError> {
+fn check_table(config: &Config, table: u32) -> Result<(), Failure> {
     if config.table.is_none_or(|wanted| wanted == table) {
         return Ok(());
     }
-    Err(VrfError::OtherTable { name: config.name.clone(), table })
+    let text = format!("VRF {} already exist with different routing table {table}", config.name);
+    Err(Failure::internal(text))
 }
