@@ -1,73 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The administrator's list of sysctls that configurations may set, one regular expression on a line.
 
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
 
 use cnibox_netns::errno::io_text;
 use cnibox_spec::list;
-use cnibox_sys::Coded;
+use cnibox_sys::Failure;
 use regex_lite::Regex;
-use thiserror::Error;
 
 use crate::sysctls::Sysctls;
-
-/// Why a configuration's sysctls may not be set.
-#[derive(Debug, Error)]
-pub(crate) enum AllowlistError {
-    /// The list is there but cannot be read.
-    #[error("{} {}: {}", action(source), path.display(), io_text(source))]
-    Unreadable { path: PathBuf, source: std::io::Error },
-    /// A line is no regular expression.
-    #[error("error parsing regexp: `{line}`: {source}")]
-    Pattern { line: String, source: regex_lite::Error },
-    /// The list does not have the sysctl.
-    #[error("Sysctl {name} is not allowed. Only the following sysctls are allowed: {}", list(.allowed))]
-    NotAllowed { name: String, allowed: Vec<String> },
-}
-
-impl Coded for AllowlistError {}
-
-/// A directory can be opened.
-fn action(error: &std::io::Error) -> &'static str {
-    if error.kind() == std::io::ErrorKind::IsADirectory { "read" } else { "open" }
-}
 
 /// Checks names against the host's list, if it has one.
 ///
 /// # Errors
-/// [`AllowlistError`].
-pub(crate) fn check(sysctls: &Sysctls) -> Result<(), AllowlistError> {
+/// The list does not have one of them; it is there but cannot be read, or a line of it is no regular expression.
+pub(crate) fn check(sysctls: &Sysctls) -> Result<(), Failure> {
     if sysctls.0.is_empty() {
         return Ok(());
     }
     match std::fs::read(PATH) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(AllowlistError::Unreadable { path: Path::new(PATH).to_owned(), source }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => {
+            // A directory can be opened.
+            let action = if error.kind() == ErrorKind::IsADirectory { "read" } else { "open" };
+            Err(Failure::internal(format!("{action} {PATH}: {}", io_text(&error))))
+        }
         Ok(text) => check_lines(&String::from_utf8_lossy(&text), sysctls),
     }
 }
 
 /// A line allows every name that it matches anywhere. Later lines are not looked at once one has matched.
-fn check_lines(text: &str, sysctls: &Sysctls) -> Result<(), AllowlistError> {
+fn check_lines(text: &str, sysctls: &Sysctls) -> Result<(), Failure> {
     let lines: Vec<_> = text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect();
     let mut patterns = Vec::new();
     for (name, _) in &sysctls.0 {
         if !is_allowed(name, &lines, &mut patterns)? {
-            let allowed = lines.iter().map(|line| (*line).to_owned()).collect();
-            return Err(AllowlistError::NotAllowed { name: name.clone(), allowed });
+            return Err(Failure::internal(format!(
+                "Sysctl {name} is not allowed. Only the following sysctls are allowed: {}",
+                list(&lines)
+            )));
         }
     }
     Ok(())
 }
 
 /// `patterns` are those of the lines that have been looked at before.
-fn is_allowed(name: &str, lines: &[&str], patterns: &mut Vec<Regex>) -> Result<bool, AllowlistError> {
+fn is_allowed(name: &str, lines: &[&str], patterns: &mut Vec<Regex>) -> Result<bool, Failure> {
     if patterns.iter().any(|pattern| pattern.is_match(name)) {
         return Ok(true);
     }
     for line in lines.iter().skip(patterns.len()) {
         let pattern = Regex::new(line)
-            .map_err(|source| AllowlistError::Pattern { line: (*line).to_owned(), source })?;
+            .map_err(|error| Failure::internal(format!("error parsing regexp: `{line}`: {error}")))?;
         let is_match = pattern.is_match(name);
         patterns.push(pattern);
         if is_match {

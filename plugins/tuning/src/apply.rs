@@ -2,25 +2,15 @@
 //! ADD: sysctls, then the interface, taken back when something fails.
 
 use cnibox_harness::{AddArgs, Request};
-use cnibox_netlink::{Error, LinkChange};
+use cnibox_netlink::LinkChange;
 use cnibox_netns::sysctl;
 use cnibox_spec::CniResult;
-use cnibox_sys::{Coded, Failure, Place, Sys, Txn, Undo, UndoStep};
-use thiserror::Error as ThisError;
+use cnibox_sys::{Failure, OrSay, Place, Sys, Txn, Undo, UndoStep};
 
 use crate::allowlist;
 use crate::backup::{Backup, BackupFile};
 use crate::config::{Config, LinkPlan};
 use crate::sysctls::sysctl_name;
-
-/// What the kernel refused.
-#[derive(Debug, ThisError)]
-enum ApplyError {
-    #[error("failed to get {0:?}: {1}")]
-    NoLink(String, #[source] Error),
-}
-
-impl Coded for ApplyError {}
 
 /// ADD. Nothing is touched before all names are known to be allowed.
 pub(crate) fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
@@ -75,7 +65,7 @@ fn tune(tx: &mut Txn<'_, '_>, request: &Request<'_, Config, AddArgs>) -> Result<
     let Request { config, args, .. } = request;
     let ifname = args.attachment.ifname.as_str();
     let link = tx.sys().rtnl(Place::Pod)?.link_by_name(ifname);
-    let link = link.map_err(|error| ApplyError::NoLink(ifname.to_owned(), error))?;
+    let link = link.or_say(|error| format!("failed to get {ifname:?}: {error}"))?;
     let file = BackupFile::new(&config.data_dir, args.attachment.container.as_str(), ifname);
     let backup = Backup::new(&config.link, &link);
     let save = |_: &mut Sys<'_>| file.write(&backup);
@@ -104,8 +94,8 @@ impl LinkPlan {
 }
 
 /// The earlier plugin's result, with the new hardware address as the configuration writes it.
-pub(crate) fn result(request: &Request<'_, Config, AddArgs>, previous: &CniResult) -> CniResult {
-    let mut result = previous.clone();
+pub(crate) fn result(request: &Request<'_, Config, AddArgs>) -> CniResult {
+    let mut result = request.config.prev_result.clone();
     if request.config.link.mac.is_some() {
         let ours = result
             .interfaces

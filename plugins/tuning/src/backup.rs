@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 
 use cnibox_netlink::{Link, LinkChange, Mac};
 use cnibox_netns::errno::io_text;
-use cnibox_sys::{Coded, Failure, Sys, UndoStep};
+use cnibox_sys::{Failure, Sys, UndoStep};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::config::LinkPlan;
 
@@ -32,22 +31,6 @@ pub(crate) struct Backup {
     #[serde(rename = "txQLen", skip_serializing_if = "Option::is_none")]
     txqlen: Option<u32>,
 }
-
-/// Why the file could not be made or removed.
-#[derive(Debug, Error)]
-pub(crate) enum BackupError {
-    /// The directory could not be made.
-    #[error("failed to create backup directory: mkdir {}: {}", .0.display(), io_text(.1))]
-    Directory(PathBuf, #[source] io::Error),
-    /// The file could not be written.
-    #[error("failed to save file {ifname}.json: open {}: {}", path.display(), io_text(source))]
-    Save { ifname: String, path: PathBuf, source: io::Error },
-    /// The file could not be removed.
-    #[error("failed to remove file {}: {}", .0.display(), io_text(.1))]
-    Remove(PathBuf, #[source] io::Error),
-}
-
-impl Coded for BackupError {}
 
 impl Backup {
     /// What `plan` is about to change of `link`.
@@ -119,12 +102,15 @@ impl BackupFile {
     /// Writes it, in place of an older one.
     ///
     /// # Errors
-    /// [`BackupError::Directory`], [`BackupError::Save`]. No file is left then, or the older one.
-    pub(crate) fn write(&self, backup: &Backup) -> Result<(), BackupError> {
+    /// The directory cannot be made, or the file not written. No file is left then, or the older one.
+    pub(crate) fn write(&self, backup: &Backup) -> Result<(), Failure> {
         // The reference's mode: only for who may override it. What is there and no directory cannot hold a file.
         match DirBuilder::new().recursive(true).mode(0o600).create(&self.dir) {
-            Err(source) if source.kind() == io::ErrorKind::NotFound => {
-                return Err(BackupError::Directory(self.dir.clone(), source));
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let (dir, error) = (self.dir.display(), io_text(&error));
+                return Err(Failure::internal(format!(
+                    "failed to create backup directory: mkdir {dir}: {error}"
+                )));
             }
             _ => {}
         }
@@ -138,9 +124,10 @@ impl BackupFile {
             file.write_all(&backup.to_json())?;
             fs::rename(&self.partial, &self.path)
         };
-        save().map_err(|source| {
+        save().map_err(|error| {
             let _ = remove_if_present(&self.partial);
-            BackupError::Save { ifname: self.ifname.clone(), path: self.path.clone(), source }
+            let (path, error) = (self.path.display(), io_text(&error));
+            Failure::internal(format!("failed to save file {}.json: open {path}: {error}", self.ifname))
         })
     }
 
@@ -159,10 +146,13 @@ impl BackupFile {
     /// Removes it; one that is not there is no error.
     ///
     /// # Errors
-    /// [`BackupError::Remove`].
-    pub(crate) fn remove_if_present(&self) -> Result<(), BackupError> {
+    /// It is there and cannot be removed.
+    pub(crate) fn remove_if_present(&self) -> Result<(), Failure> {
         for path in [&self.partial, &self.path] {
-            remove_if_present(path).map_err(|source| BackupError::Remove(path.clone(), source))?;
+            remove_if_present(path).map_err(|error| {
+                let (path, error) = (path.display(), io_text(&error));
+                Failure::internal(format!("failed to remove file {path}: {error}"))
+            })?;
         }
         Ok(())
     }
@@ -170,7 +160,7 @@ impl BackupFile {
 
 impl UndoStep for BackupFile {
     fn undo(&self, _: &mut Sys<'_>) -> Result<(), Failure> {
-        Ok(self.remove_if_present()?)
+        self.remove_if_present()
     }
 }
 

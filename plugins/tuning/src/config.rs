@@ -5,11 +5,10 @@
 use std::path::PathBuf;
 
 use cnibox_harness::{Input, MacShape};
-use cnibox_netlink::Mac;
+use cnibox_netlink::{InvalidMac, Mac};
 use cnibox_spec::{CniResult, Code, Json, Verb, decode};
-use cnibox_sys::{Coded, Failure};
+use cnibox_sys::Failure;
 use serde::Deserialize;
-use thiserror::Error;
 
 use crate::sysctls::{Sysctls, has_duplicates};
 
@@ -24,8 +23,8 @@ pub struct Config {
     pub(crate) link: LinkPlan,
     /// The hardware address as it was written; results get it so.
     pub(crate) mac_text: String,
-    /// The result of the plugin before.
-    pub(crate) prev_result: Option<CniResult>,
+    /// The result of the plugin before; ADD and CHECK have one.
+    pub(crate) prev_result: CniResult,
 }
 
 /// What to set on an interface; `None` leaves it.
@@ -48,25 +47,6 @@ impl LinkPlan {
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-pub(crate) enum ConfigError {
-    #[error("duplicated sysctl keys are not allowed")]
-    Duplicate,
-    #[error("invalid args {0} for MAC addr: address {0}: invalid MAC address")]
-    Mac(String),
-    #[error("invalid MTU {0}")]
-    Mtu(i64),
-    #[error("invalid transmit queue length {0}")]
-    QueueLength(i64),
-    #[error("Required prevResult missing")]
-    NoPrevResult,
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -139,8 +119,8 @@ impl Config {
             Verb::Add | Verb::Check => {
                 check_sysctls(&input.conf.json)?;
                 let config = Self::parse(input.decode("failed to load netconf")?, input.mac_of_args()?)?;
-                let prev_result = input.conf.prev_result()?.ok_or(ConfigError::NoPrevResult)?;
-                Ok(Self { prev_result: Some(prev_result), ..config })
+                let missing = || misconfigured("Required prevResult missing");
+                Ok(Self { prev_result: input.conf.prev_result()?.ok_or_else(missing)?, ..config })
             }
         }
     }
@@ -157,34 +137,43 @@ impl Config {
             txqlen: strongest.txqlen.or(shape.txqlen).map(parse_queue_length).transpose()?,
         };
         let sysctls = shape.sysctl.merged(strongest.sysctl);
-        Ok(Self { data_dir: data_dir(shape.data_dir), sysctls, link, mac_text, prev_result: None })
+        Ok(Self { data_dir: data_dir(shape.data_dir), sysctls, link, mac_text, ..Self::default() })
     }
 }
 
 /// A reading of its own, ahead of all others.
 fn check_sysctls(json: &Json) -> Result<(), Failure> {
     decode::<SysctlCheck>(json)?;
-    if has_duplicates(json) { Err(ConfigError::Duplicate.into()) } else { Ok(()) }
+    if has_duplicates(json) {
+        return Err(misconfigured("duplicated sysctl keys are not allowed"));
+    }
+    Ok(())
+}
+
+pub(crate) fn misconfigured(text: impl Into<String>) -> Failure {
+    Failure::new(Code::INVALID_CONFIG, text)
 }
 
 fn data_dir(configured: String) -> PathBuf {
     PathBuf::from(if configured.is_empty() { DEFAULT_DATA_DIR.to_owned() } else { configured })
 }
 
-fn parse_mac(text: &str) -> Result<Option<Mac>, ConfigError> {
+fn parse_mac(text: &str) -> Result<Option<Mac>, Failure> {
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| ConfigError::Mac(text.to_owned()))
+    let refused = |error: InvalidMac| misconfigured(format!("invalid args {text} for MAC addr: {error}"));
+    text.parse().map(Some).map_err(refused)
 }
 
-fn parse_mtu(mtu: i64) -> Result<Option<u32>, ConfigError> {
-    let value = u32::try_from(mtu).map_err(|_| ConfigError::Mtu(mtu))?;
+fn parse_mtu(mtu: i64) -> Result<Option<u32>, Failure> {
+    let value = u32::try_from(mtu).map_err(|_| misconfigured(format!("invalid MTU {mtu}")))?;
     Ok((value != 0).then_some(value))
 }
 
-fn parse_queue_length(packets: i64) -> Result<u32, ConfigError> {
-    u32::try_from(packets).map_err(|_| ConfigError::QueueLength(packets))
+fn parse_queue_length(packets: i64) -> Result<u32, Failure> {
+    let refused = |_| misconfigured(format!("invalid transmit queue length {packets}"));
+    u32::try_from(packets).map_err(refused)
 }
 
 const DEFAULT_DATA_DIR: &str = "/run/cni/tuning";

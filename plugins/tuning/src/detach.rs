@@ -30,7 +30,7 @@ pub(crate) fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> 
     if is_anothers(attachment) {
         return Ok(());
     }
-    Ok(file.remove_if_present()?)
+    file.remove_if_present()
 }
 
 /// Whether the file is that of the same interface of the same container in another network, which its name does not tell.
@@ -77,14 +77,14 @@ fn or_warn(sys: &mut Sys<'_>, ask: impl FnOnce(&mut Sys<'_>) -> Result<bool, Fai
 /// GC. The name of a backup does not tell the network, and other networks' backups are in the same directory. So only
 /// those go that ADD has remembered for this network; a backup that the Go plugin made is left to DEL.
 pub(crate) fn gc(request: &Request<'_, Config, GcArgs>) -> Result<(), Failure> {
-    let mut failures: Vec<Failure> = Vec::new();
+    let mut failures = Vec::new();
     let mut stale = Ledger::of_host().stale(&request.conf.network, &request.args.valid);
     stale.retain(|record| record.shares.contains_key(Tuning::NAME));
     for record in stale {
         let (container, ifname) = (record.attachment.container.as_str(), record.attachment.ifname.as_str());
         let dir = record.notes(Tuning::NAME).first();
         let dir = dir.map_or(request.config.data_dir.as_path(), std::path::Path::new);
-        failures.extend(BackupFile::new(dir, container, ifname).remove_if_present().err().map(Failure::from));
+        failures.extend(BackupFile::new(dir, container, ifname).remove_if_present().err());
     }
     Failure::combine(failures)
 }

@@ -17,8 +17,6 @@ use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request
 use cnibox_spec::CniResult;
 use cnibox_sys::{Failure, Sys};
 
-use config::ConfigError;
-
 pub use config::Config;
 
 /// The plugin.
@@ -34,9 +32,8 @@ impl Plugin for Tuning {
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        let previous = request.config.prev_result.as_ref().ok_or(ConfigError::NoPrevResult)?;
         apply::add(request, sys)?;
-        Ok(apply::result(request, previous))
+        Ok(apply::result(request))
     }
 
     fn del(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {

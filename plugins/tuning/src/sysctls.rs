@@ -4,10 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use cnibox_spec::{Code, Json, quoted};
-use cnibox_sys::Coded;
+use cnibox_spec::{Json, quoted};
+use cnibox_sys::Failure;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use thiserror::Error;
+
+use crate::config::misconfigured;
 
 /// Names and values, in the configuration's order, each name once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,25 +65,14 @@ pub(crate) fn has_duplicates(json: &Json) -> bool {
     !members.iter().all(|(name, _)| names.insert(name))
 }
 
-/// A name that leads elsewhere than below `net`.
-#[derive(Debug, Error)]
-#[error("invalid net sysctl key: {}", quoted(.0))]
-pub(crate) struct NotNet(String);
-
-impl Coded for NotNet {
-    fn code(&self) -> Code {
-        Code::INVALID_CONFIG
-    }
-}
-
 /// The sysctl that a configuration's `key` means, `net/...`: every dot is a separator, and the first `IFNAME` is the
 /// interface, whose own dots are none.
-pub(crate) fn sysctl_name(key: &str, ifname: &str) -> Result<String, NotNet> {
+pub(crate) fn sysctl_name(key: &str, ifname: &str) -> Result<String, Failure> {
     let key = key.replace('.', "/").replacen("IFNAME", ifname, 1);
     let parts: Vec<_> = key.split('/').filter(|part| !part.is_empty()).collect();
     let plain = |part: &&str| *part != "." && *part != ".." && !part.contains('\0');
     if parts.len() < 2 || parts.first() != Some(&"net") || !parts.iter().all(plain) {
-        return Err(NotNet(key));
+        return Err(misconfigured(format!("invalid net sysctl key: {}", quoted(&key))));
     }
     Ok(parts.join("/"))
 }
