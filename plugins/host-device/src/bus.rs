@@ -4,29 +4,18 @@
 use std::path::{Path, PathBuf};
 
 use cnibox_netlink::errno;
-use cnibox_sys::Coded;
-use thiserror::Error;
-
-/// Why a device's driver cannot be found out.
-#[derive(Debug, Error)]
-#[error("error with host device: lstat {}: {}", .path.display(), errno::io_text(.source))]
-pub(crate) struct DriverError {
-    path: PathBuf,
-    source: std::io::Error,
-}
-
-impl Coded for DriverError {}
+use cnibox_sys::Failure;
 
 /// Whether the PCI device is a userspace program's and no network interface.
-pub(crate) fn has_userspace_driver(address: &str) -> Result<bool, DriverError> {
-    let device = on_bus(PCI, address);
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        |source| DriverError { path, source }
+pub(crate) fn has_userspace_driver(address: &str) -> Result<bool, Failure> {
+    let followed = |path: PathBuf| {
+        path.canonicalize().map_err(|error| {
+            let (path, error) = (path.display(), errno::io_text(&error));
+            Failure::internal(format!("error with host device: lstat {path}: {error}"))
+        })
     };
-    let device = device.canonicalize().map_err(failed(&device))?;
-    let link = device.join("driver");
-    let driver = link.canonicalize().map_err(failed(&link))?;
+    let device = followed(on_bus(PCI, address))?;
+    let driver = followed(device.join("driver"))?;
     let name = driver.file_name().unwrap_or_default();
     Ok(USERSPACE_DRIVERS.iter().any(|known| name == *known))
 }

@@ -3,9 +3,8 @@
 
 use cnibox_harness::Input;
 use cnibox_spec::{Code, Verb};
-use cnibox_sys::{Coded, Failure};
+use cnibox_sys::Failure;
 use serde::Deserialize;
-use thiserror::Error;
 
 use crate::bus;
 
@@ -31,19 +30,6 @@ pub(crate) enum Wanted {
     Pci(String),
     /// By its name on the auxiliary bus.
     Auxiliary(String),
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-pub(crate) enum ConfigError {
-    #[error("runtime config DeviceID {0} not found or unsupported")]
-    DeviceId(String),
-    #[error("specify either \"device\", \"hwaddr\", \"kernelpath\" or \"pciBusID\"")]
-    NoDevice,
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -74,7 +60,7 @@ impl Config {
         let shape: Shape = input.decode("failed to load netconf")?;
         let used = matches!(input.verb, Verb::Add | Verb::Check);
         let of_id = match device_of_id(&shape.runtime.device_id) {
-            Err(error) if used => return Err(error.into()),
+            Err(unknown) if used => return Err(unknown),
             of_id => of_id.ok().flatten(),
         };
         let on_bus = of_id.unwrap_or(Wanted::Pci(shape.pci));
@@ -83,7 +69,7 @@ impl Config {
             && !address.is_empty()
         {
             dpdk = match bus::has_userspace_driver(address) {
-                Err(error) if used => return Err(error.into()),
+                Err(unknown) if used => return Err(unknown),
                 found => found.unwrap_or(dpdk),
             };
         }
@@ -95,7 +81,8 @@ impl Config {
         ];
         let device = candidates.into_iter().find(|device| !device.text().is_empty());
         if used && device.is_none() {
-            return Err(ConfigError::NoDevice.into());
+            let text = r#"specify either "device", "hwaddr", "kernelpath" or "pciBusID""#;
+            return Err(Failure::new(Code::INVALID_CONFIG, text));
         }
         Ok(Self { device, dpdk })
     }
@@ -114,7 +101,7 @@ impl Wanted {
 }
 
 /// What the runtime's device ID names. It is a name, never a path.
-fn device_of_id(id: &str) -> Result<Option<Wanted>, ConfigError> {
+fn device_of_id(id: &str) -> Result<Option<Wanted>, Failure> {
     if id.is_empty() {
         return Ok(None);
     }
@@ -124,6 +111,7 @@ fn device_of_id(id: &str) -> Result<Option<Wanted>, ConfigError> {
     } else if is_on(bus::AUXILIARY) {
         Ok(Some(Wanted::Auxiliary(id.to_owned())))
     } else {
-        Err(ConfigError::DeviceId(id.to_owned()))
+        let text = format!("runtime config DeviceID {id} not found or unsupported");
+        Err(Failure::new(Code::INVALID_CONFIG, text))
     }
 }
