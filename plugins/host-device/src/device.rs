@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What distinguishes a lent device from every link that a container could put in its place, and its form in the ledger.
+//! What distinguishes a lent device from every link that a container could put in its place, in its form in the ledger.
 
-use cnibox_netlink::{Link, parse_hardware_address};
+use cnibox_netlink::Link;
 
 /// A link of the host, to be known again wherever it is. A container chooses names, aliases, addresses and even indexes
 /// of the links that it makes, but no permanent address, and nothing outside of it to stand on.
@@ -9,61 +9,46 @@ use cnibox_netlink::{Link, parse_hardware_address};
 pub(crate) struct Device {
     /// Its name on the host.
     pub(crate) host_name: String,
-    /// Its permanent address, as the driver told it; that of a virtual one is empty.
-    permanent: Vec<u8>,
-    /// Its kind; `None` for a physical one.
-    kind: Option<String>,
-    /// The link that it stands on or leads to, which moves with nobody.
-    beyond: Option<u32>,
+    /// What else is noted of it: its permanent address, as the driver told it (that of a virtual one is empty); the kind
+    /// of a virtual one; the link that it stands on or leads to, which moves with nobody.
+    traits: Vec<String>,
 }
 
 impl Device {
     pub(crate) fn of(link: &Link) -> Self {
-        Self {
-            host_name: link.name.clone(),
-            permanent: link.permanent_address.clone(),
-            kind: link.kind.clone(),
-            beyond: link.peer_index,
-        }
+        let permanent: Vec<_> = link.permanent_address.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut traits = vec![format!("permanent-address {}", permanent.join(":"))];
+        traits.extend(link.kind.iter().map(|kind| format!("{KIND}{kind}")));
+        traits.extend(link.peer_index.iter().map(|index| format!("beyond {index}")));
+        Self { host_name: link.name.clone(), traits }
     }
 
     /// Whether `link` is this device.
     pub(crate) fn is(&self, link: &Link) -> bool {
-        let Self { permanent, kind, beyond, .. } = Self::of(link);
-        (permanent, kind, beyond) == (self.permanent.clone(), self.kind.clone(), self.beyond)
+        Self::of(link).traits == self.traits
     }
 
     /// Whether it is one that can be deleted.
     pub(crate) fn is_virtual(&self) -> bool {
-        self.kind.is_some()
+        self.traits.iter().any(|line| line.starts_with(KIND))
     }
 
     /// The lines that [`Device::noted`] reads.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let permanent: Vec<_> = self.permanent.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut notes =
-            vec![format!("{NAME}{}", self.host_name), format!("{PERMANENT}{}", permanent.join(":"))];
-        notes.extend(self.kind.iter().map(|kind| format!("{KIND}{kind}")));
-        notes.extend(self.beyond.iter().map(|index| format!("{BEYOND}{index}")));
+        let mut notes = vec![format!("{NAME}{}", self.host_name)];
+        notes.extend_from_slice(&self.traits);
         notes
     }
 
     /// The device that was noted when it was lent; `None` for one that the reference lent.
     pub(crate) fn noted(notes: &[String]) -> Option<Self> {
-        let value = |word| notes.iter().find_map(|note| note.strip_prefix(word));
-        Some(Self {
-            host_name: value(NAME)?.to_owned(),
-            permanent: parse_hardware_address(value(PERMANENT)?).unwrap_or_default(),
-            kind: value(KIND).map(str::to_owned),
-            beyond: value(BEYOND).and_then(|index| index.parse().ok()),
-        })
+        let (name, traits) = notes.split_first()?;
+        Some(Self { host_name: name.strip_prefix(NAME)?.to_owned(), traits: traits.to_vec() })
     }
 }
 
 const NAME: &str = "device ";
-const PERMANENT: &str = "permanent-address ";
 const KIND: &str = "kind ";
-const BEYOND: &str = "beyond ";
 
 #[cfg(test)]
 mod tests {
@@ -71,20 +56,27 @@ mod tests {
 
     #[test]
     fn a_device_survives_being_written_down() {
-        let physical = Device {
-            host_name: "eth1".to_owned(),
-            permanent: vec![2, 0, 0, 0, 0, 1],
-            kind: None,
-            beyond: None,
-        };
-        assert_eq!(Device::noted(&physical.notes()), Some(physical));
-        let virtual_one = Device {
-            host_name: "veth1".to_owned(),
-            permanent: Vec::new(),
+        let physical =
+            Link { name: "eth1".to_owned(), permanent_address: vec![2, 0, 0, 0, 0, 1], ..Link::default() };
+        let virtual_one = Link {
+            name: "veth1".to_owned(),
             kind: Some("veth".to_owned()),
-            beyond: Some(7),
+            peer_index: Some(7),
+            ..Link::default()
         };
-        assert_eq!(Device::noted(&virtual_one.notes()), Some(virtual_one));
+        let cases: [(_, &[&str]); 2] = [
+            (&physical, &["device eth1", "permanent-address 02:00:00:00:00:01"]),
+            (&virtual_one, &["device veth1", "permanent-address ", "kind veth", "beyond 7"]),
+        ];
+        for (link, notes) in cases {
+            let device = Device::of(link);
+            // Records are read that another build has written.
+            assert_eq!(device.notes(), notes);
+            assert_eq!(Device::noted(&device.notes()), Some(device.clone()));
+            assert!(device.is(&Link { name: "renamed".to_owned(), ..link.clone() }));
+            assert_eq!(device.is_virtual(), link.kind.is_some());
+        }
+        assert!(!Device::of(&virtual_one).is(&physical));
         assert_eq!(Device::noted(&[]), None);
     }
 }
