@@ -19,17 +19,17 @@ pub(crate) fn add(
     let host = host_link(sys, &request.args, &previous.interfaces)?;
     let mut result = previous.clone();
     Txn::run(sys, |tx| {
-        if let Some(limit) = request.config.ingress {
+        if let Some(tbf) = request.config.ingress {
             // With its first discipline a link without a queue gets one (`qdisc_create` of the kernel).
             let undo = Undo::Settings { place: Place::Host, link: Box::new(host.clone()) };
             tx.risky_step(undo, |_| Ok::<_, Failure>(()))?;
-            root_tbf(tx, host.index, limit.tbf(), "")?;
+            root_tbf(tx, host.index, tbf, "")?;
         }
-        if let Some(limit) = request.config.egress {
+        if let Some(tbf) = request.config.egress {
             let name = plan::ifb_name(attachment.network.as_str(), attachment.container.as_str());
             let ifb = ifb(tx, &name, host.mtu, &Mark::of(attachment))?;
             redirect(tx, host.index, ifb.index)?;
-            root_tbf(tx, ifb.index, limit.tbf(), "create ifb qdisc: ")?;
+            root_tbf(tx, ifb.index, tbf, "create ifb qdisc: ")?;
             result.interfaces.push(Interface { mac: ifb.mac_text(), name, ..Interface::default() });
         }
         Ok(result)

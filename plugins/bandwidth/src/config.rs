@@ -2,28 +2,22 @@
 //! The configuration: limits of both directions, from the network's configuration or else from the runtime.
 
 use cnibox_harness::Input;
+use cnibox_netlink::Tbf;
 use cnibox_spec::{CniResult, Code, Json, Verb};
 use cnibox_sys::Failure;
 use serde::Deserialize;
+
+use crate::plan;
 
 /// A checked configuration. DEL and GC need nothing of it and get an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// What the container may receive.
-    pub(crate) ingress: Option<Limit>,
+    pub(crate) ingress: Option<Tbf>,
     /// What the container may send.
-    pub(crate) egress: Option<Limit>,
+    pub(crate) egress: Option<Tbf>,
     /// The result of the plugin before.
     pub(crate) prev_result: Option<CniResult>,
-}
-
-/// A limit of one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limit {
-    /// Bits per second, not 0.
-    pub(crate) rate: u64,
-    /// Bits that may be sent at once, not 0.
-    pub(crate) burst: u64,
 }
 
 /// In the network's configuration the four keys stand at the top.
@@ -88,8 +82,8 @@ impl Config {
 
     fn parse(shape: Shape, json: &Json) -> Result<Self, Failure> {
         let entry = shape.entry(json);
-        let ingress = Limit::new(entry.ingress_rate, entry.ingress_burst)?;
-        let egress = Limit::new(entry.egress_rate, entry.egress_burst)?;
+        let ingress = limit(entry.ingress_rate, entry.ingress_burst)?;
+        let egress = limit(entry.egress_rate, entry.egress_burst)?;
         Ok(Self { ingress, egress, prev_result: None })
     }
 
@@ -99,17 +93,14 @@ impl Config {
     }
 }
 
-impl Limit {
-    fn new(rate: u64, burst: u64) -> Result<Option<Self>, Failure> {
-        match (rate, burst) {
-            (0, 0) => Ok(None),
-            (_, 0) => Err(misconfigured("if rate is set, burst must also be set")),
-            (0, _) => Err(misconfigured("if burst is set, rate must also be set")),
-            (_, burst) if burst / 8 >= u64::from(u32::MAX) => {
-                Err(misconfigured("burst cannot be more than 4GB"))
-            }
-            (rate, burst) => Ok(Some(Self { rate, burst })),
-        }
+/// The filter for one direction, in bits per second and bits that may be sent at once; `None` for no limit.
+fn limit(rate: u64, burst: u64) -> Result<Option<Tbf>, Failure> {
+    match (rate, burst) {
+        (0, 0) => Ok(None),
+        (_, 0) => Err(misconfigured("if rate is set, burst must also be set")),
+        (0, _) => Err(misconfigured("if burst is set, rate must also be set")),
+        (_, burst) if burst / 8 >= u64::from(u32::MAX) => Err(misconfigured("burst cannot be more than 4GB")),
+        (rate, burst) => Ok(Some(plan::tbf(rate, burst))),
     }
 }
 
@@ -137,7 +128,7 @@ mod tests {
     fn a_key_at_the_top_hides_the_runtimes_limits() {
         let runtime = r#""runtimeConfig":{"bandwidth":{"ingressRate":8,"ingressBurst":16}}"#;
         let limited = load(&format!("{{{runtime}}}")).unwrap();
-        assert_eq!(limited.ingress, Some(Limit { rate: 8, burst: 16 }));
+        assert_eq!(limited.ingress, Some(plan::tbf(8, 16)));
         for key in [r#""egressRate":0"#, r#""EgressBurst":null"#] {
             assert!(load(&format!("{{{key},{runtime}}}")).unwrap().is_unlimited(), "{key}");
         }

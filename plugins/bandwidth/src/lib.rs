@@ -52,14 +52,14 @@ impl Plugin for Bandwidth {
         let not_chained = || misconfigured("must be called as a chained plugin");
         let result = request.config.prev_result.as_ref().ok_or_else(not_chained)?;
         let host = host_link(sys, &request.args, &result.interfaces)?;
-        if let Some(limit) = request.config.ingress {
-            check_tbf(sys, host.index, limit.tbf())?;
+        if let Some(tbf) = request.config.ingress {
+            check_tbf(sys, host.index, tbf)?;
         }
-        if let Some(limit) = request.config.egress {
+        if let Some(tbf) = request.config.egress {
             let name =
                 plan::ifb_name(request.conf.network.as_str(), request.args.attachment.container.as_str());
             let ifb = sys.host()?.link_by_name(&name).or_say(|error| format!("get ifb device: {error}"))?;
-            check_tbf(sys, ifb.index, limit.tbf())?;
+            check_tbf(sys, ifb.index, tbf)?;
         }
         Ok(())
     }

@@ -4,21 +4,17 @@
 use cnibox_netlink::Tbf;
 use cnibox_spec::sha512_prefix;
 
-use crate::config::Limit;
-
 /// The attachment's IFB device.
 pub(crate) fn ifb_name(network: &str, container: &str) -> String {
     format!("bwp{}", sha512_prefix(&[network, container], 12))
 }
 
-impl Limit {
-    /// The filter with the reference's parameters, bit for bit: CHECK of either implementation compares them.
-    pub(crate) fn tbf(self) -> Tbf {
-        let rate = self.rate / 8;
-        // Below 4 GB, see `Limit::new`.
-        let burst = u32::try_from(self.burst / 8).unwrap_or(u32::MAX);
-        Tbf { rate, limit: limit(rate, burst), buffer: buffer(rate, burst) }
-    }
+/// The filter for so many bits per second, and bits at once, below 4 GB, with the reference's parameters, bit for bit:
+/// CHECK of either implementation compares them.
+pub(crate) fn tbf(rate: u64, burst: u64) -> Tbf {
+    let rate = rate / 8;
+    let burst = u32::try_from(burst / 8).unwrap_or(u32::MAX);
+    Tbf { rate, limit: limit(rate, burst), buffer: buffer(rate, burst) }
 }
 
 /// What may wait: the burst, and what is sent in the longest time that a packet may wait.
@@ -64,7 +60,6 @@ mod tests {
 
     #[test]
     fn parameters_are_the_references() {
-        let tbf = |rate, burst| Limit { rate, burst }.tbf();
         assert_eq!(tbf(8, 16), Tbf { rate: 1, limit: 2, buffer: 31_250_000 });
         assert_eq!(tbf(8_000_000, 800_000), Tbf { rate: 1_000_000, limit: 125_000, buffer: 1_562_500 });
     }
@@ -72,8 +67,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_loses_its_upper_bits() {
         // 268435455 bytes at 125000 bytes per second: 2147483640 us, times 15.625 is 33554431875.
-        let tbf = Limit { rate: 1_000_000, burst: 2_147_483_647 }.tbf();
-        assert_eq!(tbf.buffer, (33_554_431_875_u64 & 0xffff_ffff) as u32);
-        assert_eq!(Limit { rate: 7, burst: 8 }.tbf().buffer, 0);
+        let long = tbf(1_000_000, 2_147_483_647);
+        assert_eq!(long.buffer, (33_554_431_875_u64 & 0xffff_ffff) as u32);
+        assert_eq!(tbf(7, 8).buffer, 0);
     }
 }
