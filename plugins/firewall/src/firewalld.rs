@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use cnibox_netns::errno::io_text;
 use cnibox_spec::Code;
-use cnibox_sys::{Coded, Env};
+use cnibox_sys::{Coded, Env, Failure};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 use zbus::address::transport::{Transport, UnixSocket};
 use zbus::connection::Builder;
 use zbus::{Address, Connection, DBusError};
 
-/// What can go wrong on the way to firewalld and there. Texts are the reference's.
+/// What can go wrong on the way to firewalld. Texts are the reference's.
 #[derive(Debug, Error)]
 pub(crate) enum FirewalldError {
     /// There is no bus at the address.
@@ -33,15 +33,6 @@ pub(crate) enum FirewalldError {
     /// The bus is there and says nothing.
     #[error("no answer from the system bus within {} s", .0.as_secs())]
     Silent(Duration),
-    /// STATUS: nobody on the bus is firewalld.
-    #[error("firewalld is not running: {0}")]
-    NotRunning(Box<FirewalldError>),
-    /// `addSource` was refused.
-    #[error("failed to add the address {source_address} to {zone} zone: {reason}")]
-    Add { source_address: String, zone: String, reason: Box<FirewalldError> },
-    /// CHECK: the zone does not have the source, or does not say.
-    #[error("failed to find the address {source_address} in {zone} zone")]
-    NotFound { source_address: String, zone: String },
 }
 
 impl FirewalldError {
@@ -55,10 +46,8 @@ impl FirewalldError {
 impl Coded for FirewalldError {
     fn code(&self) -> Code {
         match self {
-            Self::NotRunning(_) => Code::PLUGIN_NOT_AVAILABLE,
             Self::Silent(_) => Code::TRY_AGAIN_LATER,
-            Self::Add { reason, .. } => reason.code(),
-            Self::Dial { .. } | Self::Bus(_) | Self::NotFound { .. } => Code::INTERNAL,
+            Self::Dial { .. } | Self::Bus(_) => Code::INTERNAL,
         }
     }
 }
@@ -79,8 +68,8 @@ impl From<zbus::Error> for FirewalldError {
 /// Somebody on the system bus is firewalld.
 ///
 /// # Errors
-/// [`FirewalldError::NotRunning`] with the reason.
-pub(crate) fn require_running(env: &Env) -> Result<(), FirewalldError> {
+/// Nobody is; with the reason.
+pub(crate) fn require_running(env: &Env) -> Result<(), Failure> {
     let bus = addresses(env);
     let asked = zbus::block_on(async {
         within(CONNECT_LIMIT, async {
@@ -92,7 +81,8 @@ pub(crate) fn require_running(env: &Env) -> Result<(), FirewalldError> {
         })
         .await
     });
-    asked.map_err(|error| FirewalldError::NotRunning(Box::new(error)))
+    let refused = |error| format!("firewalld is not running: {error}");
+    asked.map_err(|error| Failure::new(Code::PLUGIN_NOT_AVAILABLE, refused(error)))
 }
 
 /// The sources of one zone.
@@ -112,7 +102,7 @@ impl Zone {
     ///
     /// # Errors
     /// The first failure; what this call has added until then is removed again.
-    pub(crate) fn add_sources(&self, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, FirewalldError> {
+    pub(crate) fn add_sources(&self, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, Failure> {
         self.converse(async |bus| {
             let mut added = Vec::new();
             for ip in addresses {
@@ -121,9 +111,9 @@ impl Zone {
                     Err(error) if error.to_string().contains("ZONE_ALREADY_SET") => {}
                     Err(error) => {
                         self.remove(bus, &added).await;
-                        let reason = Box::new(error);
-                        let (source_address, zone) = (source(*ip), self.name.clone());
-                        return Err(FirewalldError::Add { source_address, zone, reason });
+                        let (source, zone) = (source(*ip), &self.name);
+                        let text = format!("failed to add the address {source} to {zone} zone: {error}");
+                        return Err(Failure::new(error.code(), text));
                     }
                 }
             }
@@ -141,20 +131,21 @@ impl Zone {
             self.remove(bus, addresses).await;
             Ok(())
         });
-        removed.or_else(|error| if error.is_no_bus() { Ok(()) } else { Err(error) })
+        removed.or_else(|error: FirewalldError| if error.is_no_bus() { Ok(()) } else { Err(error) })
     }
 
     /// `firewall-cmd --zone=ZONE --query-source=ADDRESS` for each.
     ///
     /// # Errors
-    /// [`FirewalldError::NotFound`] for the first that is not there.
-    pub(crate) fn require_sources(&self, addresses: &[IpAddr]) -> Result<(), FirewalldError> {
+    /// The first that is not there, or of which the zone does not say.
+    pub(crate) fn require_sources(&self, addresses: &[IpAddr]) -> Result<(), Failure> {
         self.converse(async |bus| {
             for ip in addresses {
                 let answer = self.call(bus, "querySource", *ip).await;
                 if !answer.is_ok_and(|message| message.body().deserialize().unwrap_or(false)) {
-                    let (source_address, zone) = (source(*ip), self.name.clone());
-                    return Err(FirewalldError::NotFound { source_address, zone });
+                    let (source, zone) = (source(*ip), &self.name);
+                    let text = format!("failed to find the address {source} in {zone} zone");
+                    return Err(Failure::internal(text));
                 }
             }
             Ok(())
@@ -182,10 +173,10 @@ impl Zone {
     }
 
     /// Runs a conversation on this thread. Its connection must not outlive it, or a thread would be started for that.
-    fn converse<T>(
+    fn converse<T, E: From<FirewalldError>>(
         &self,
-        talk: impl AsyncFnOnce(&Connection) -> Result<T, FirewalldError>,
-    ) -> Result<T, FirewalldError> {
+        talk: impl AsyncFnOnce(&Connection) -> Result<T, E>,
+    ) -> Result<T, E> {
         zbus::block_on(async {
             let bus = within(CONNECT_LIMIT, connect(&self.bus)).await?;
             talk(&bus).await
@@ -278,7 +269,7 @@ mod tests {
     fn a_bus_that_is_not_there_has_the_references_text() {
         let dial = |bus: &str| {
             let zone = Zone { bus: bus.to_owned(), name: "trusted".to_owned() };
-            zone.add_sources(&[]).unwrap_err()
+            zone.converse(async |_| Ok::<_, FirewalldError>(())).unwrap_err()
         };
         let cases = [
             ("unix:path=/nowhere/bus", "dial unix /nowhere/bus: connect: no such file or directory"),
