@@ -8,8 +8,8 @@ use cnibox_harness::{AddArgs, Plugin, Request};
 use cnibox_netfilter::xt::{Rule, Table};
 use cnibox_netfilter::{Batch, TableRef, conntrack};
 use cnibox_netns::sysctl;
-use cnibox_spec::Attachment;
-use cnibox_sys::{Failure, Ledger, Record, Sys, Txn, Undo};
+use cnibox_spec::{Attachment, Code};
+use cnibox_sys::{Failure, Ledger, OrSay, Record, Sys, Txn, Undo};
 
 use crate::config::{Config, Marking};
 use crate::error::PortmapError;
@@ -52,7 +52,8 @@ fn require_mark_chain(config: &Config, layouts: &[Layout], sys: &mut Sys<'_>) ->
     for layout in layouts.iter().filter(|layout| config.snat && !layout.own.is_empty()) {
         let table = TableRef::Xt(layout.family, Table::Nat);
         if !sys.engine()?.chain_exists(&table, chain).map_err(PortmapError::Iptables)? {
-            return Err(PortmapError::MarkChain(chain.clone()).into());
+            let text = format!("unable to setup DNAT: Chain '{chain}' does not exist");
+            return Err(Failure::new(Code::INVALID_CONFIG, text));
         }
     }
     Ok(())
@@ -182,7 +183,7 @@ fn open_localnet(sys: &mut Sys<'_>, desired: &Desired) -> Result<(), Failure> {
     let Ok(route) = rtnl.route_lookup(ip) else { return Ok(()) };
     let Some(link) = route.oif.and_then(|index| rtnl.link_by_index(index).ok()) else { return Ok(()) };
     let name = sysctl::conf("ipv4", &link.name, "route_localnet");
-    sysctl::ensure(&name, "1").map_err(PortmapError::RouteLocalnet)?;
+    sysctl::ensure(&name, "1").or_say(|error| format!("unable to enable route_localnet: {error}"))?;
     Ok(())
 }
 

@@ -6,7 +6,6 @@ use cnibox_netfilter::{Engine, Family, RuleInfo, TableRef};
 use cnibox_spec::list;
 use cnibox_sys::{Failure, Sys};
 
-use crate::error::{Drift, PortmapError};
 use crate::owner::Owner;
 use crate::plan::{Desired, Rules};
 use crate::{detach, iptables, nftables};
@@ -18,7 +17,11 @@ pub(crate) fn present(desired: &Desired, sys: &mut Sys<'_>) -> Result<(), Failur
             for layout in layouts {
                 let engine = sys.engine()?;
                 let family = detach::name(layout.family);
-                compare(layout, engine).map_err(|drift| PortmapError::Drift { family, drift })?;
+                // What the packet filter does not answer is drift, too.
+                compare(layout, engine).map_err(|drift| {
+                    let drift = &drift.object().msg;
+                    Failure::internal(format!("could not check {family} dnat: {drift}"))
+                })?;
             }
         }
         Rules::Nftables(layouts) => {
@@ -30,10 +33,11 @@ pub(crate) fn present(desired: &Desired, sys: &mut Sys<'_>) -> Result<(), Failur
     Ok(())
 }
 
-fn compare(layout: &iptables::Layout, engine: &mut Engine) -> Result<(), Drift> {
+fn compare(layout: &iptables::Layout, engine: &mut Engine) -> Result<(), Failure> {
     let table = TableRef::Xt(layout.family, Table::Nat);
     if !engine.chain_exists(&table, &layout.chain)? {
-        return Err(Drift::NoChain(layout.chain.clone()));
+        let text = format!("chain {} not found in iptables table nat", layout.chain);
+        return Err(Failure::internal(text));
     }
     let words = |rules: &[Rule]| list(rules.iter().map(|rule| list(rule.to_args())));
     check_rules(layout, engine, (&layout.chain, &layout.own), words)?;
@@ -59,22 +63,24 @@ fn check_rules(
     engine: &mut Engine,
     (chain, rules): (&str, &[Rule]),
     text: impl Fn(&[Rule]) -> String,
-) -> Result<(), Drift> {
+) -> Result<(), Failure> {
     if engine.missing(layout.family, Table::Nat, chain, rules)?.is_empty() {
         return Ok(());
     }
-    Err(Drift::NoRule { rules: text(rules), chain: chain.to_owned() })
+    let text = format!("rule {} in chain {chain} not found in table nat", text(rules));
+    Err(Failure::internal(text))
 }
 
 /// As many rules with the container's comment as there are mappings, as in the reference, and the way to them.
 fn compare_native(layout: &nftables::Layout, owner: &Owner, sys: &mut Sys<'_>) -> Result<(), Failure> {
+    let missing = |chain: &str| Err(Failure::internal(format!("missing hostport rules in {chain:?} chain")));
     let comment = owner.nft_comment();
     let own = |rule: &&RuleInfo| rule.comment() == Some(&comment);
     let mut ports = read(layout.family, nftables::PORTS, sys)?;
     // An older version's mappings with a hostIP.
     ports.extend(read(layout.family, nftables::OLD_PORTS, sys)?);
     if ports.iter().filter(own).count() < layout.ports.len() {
-        return Err(PortmapError::MissingNative(nftables::PORTS).into());
+        return missing(nftables::PORTS);
     }
     let masquerade = layout.masquerade.as_ref().map_or(0, Vec::len);
     if masquerade > 0 || layout.marked.is_some() {
@@ -83,7 +89,7 @@ fn compare_native(layout: &nftables::Layout, owner: &Owner, sys: &mut Sys<'_>) -
         if found.iter().filter(own).count() < masquerade
             || !(layout.marked.is_none() || found.iter().any(is_marked))
         {
-            return Err(PortmapError::MissingNative(nftables::MASQUERADE).into());
+            return missing(nftables::MASQUERADE);
         }
     }
     if layout.ports.is_empty() {
@@ -92,7 +98,7 @@ fn compare_native(layout: &nftables::Layout, owner: &Owner, sys: &mut Sys<'_>) -
     let entrances = nftables::ENTRANCES.map(|(chain, _)| (chain, nftables::ALL_PORTS));
     for (chain, to) in entrances.into_iter().chain([(nftables::ALL_PORTS, nftables::PORTS)]) {
         if !read(layout.family, chain, sys)?.iter().any(|rule| rule.jump() == Some(to)) {
-            return Err(PortmapError::MissingNative(chain).into());
+            return missing(chain);
         }
     }
     Ok(())

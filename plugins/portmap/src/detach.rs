@@ -59,7 +59,9 @@ fn from_iptables(known: &Known, config: &Config, sys: &mut Sys<'_>, flows: &mut 
     if let (Some(v4), Some(v6)) = (unusable.next(), unusable.next())
         && !sys.backend(config.backend, Batch::new).is_ok_and(|backend| backend == Backend::Nftables)
     {
-        failures.push(PortmapError::Unusable(v4, v6).into());
+        failures.push(Failure::internal(format!(
+            "neither iptables nor ip6tables is usable, (iptables) {v4}, (ip6tables) {v6}"
+        )));
     }
     failures
 }

@@ -19,11 +19,10 @@ mod plan;
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
 use cnibox_netfilter::{Engine, Family, TableRef, xt};
-use cnibox_spec::{CniResult, Verb};
+use cnibox_spec::{CniResult, Code, Verb};
 use cnibox_sys::{Backend, Failure, Sys};
 
 use config::ConfigError;
-use error::PortmapError;
 
 pub use config::Config;
 use owner::Owner;
@@ -81,7 +80,8 @@ impl Plugin for Portmap {
             None => usable(config, Backend::Iptables, engine)
                 .or_else(|_| usable(config, Backend::Nftables, engine)),
         };
-        Ok(usable.map_err(PortmapError::NotAvailable)?)
+        let text = |error| format!("port mappings cannot be set up: {error}");
+        usable.map_err(|error| Failure::new(Code::PLUGIN_NOT_AVAILABLE, text(error)))
     }
 
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
