@@ -2,6 +2,7 @@
 //! The configuration: what to set, from the network's configuration, `CNI_ARGS`, `runtimeConfig` and `args.cni`, the
 //! later ones stronger.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use cnibox_harness::{Input, MacShape};
@@ -10,7 +11,7 @@ use cnibox_spec::{CniResult, Code, Json, Verb, decode};
 use cnibox_sys::Failure;
 use serde::Deserialize;
 
-use crate::sysctls::{Sysctls, has_duplicates};
+use crate::sysctls::Sysctls;
 
 /// A checked configuration. DEL and GC need the state's directory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,18 +137,20 @@ impl Config {
             allmulti: strongest.allmulti.or(shape.allmulti),
             txqlen: strongest.txqlen.or(shape.txqlen).map(parse_queue_length).transpose()?,
         };
-        let sysctls = shape.sysctl.merged(strongest.sysctl);
+        let sysctls = shape.sysctl.0.into_iter().chain(strongest.sysctl.0).collect();
         Ok(Self { data_dir: data_dir(shape.data_dir), sysctls, link, mac_text, ..Self::default() })
     }
 }
 
-/// A reading of its own, ahead of all others.
+/// A reading of its own, ahead of all others. A name that is there twice nobody can mean.
 fn check_sysctls(json: &Json) -> Result<(), Failure> {
     decode::<SysctlCheck>(json)?;
-    if has_duplicates(json) {
-        return Err(misconfigured("duplicated sysctl keys are not allowed"));
+    let Some(Json::Object(members)) = json.member("sysctl") else { return Ok(()) };
+    let mut names = HashSet::new();
+    if members.iter().all(|(name, _)| names.insert(name)) {
+        return Ok(());
     }
-    Ok(())
+    Err(misconfigured("duplicated sysctl keys are not allowed"))
 }
 
 pub(crate) fn misconfigured(text: impl Into<String>) -> Failure {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sysctls as configurations name them, which are below `/proc/sys/net` or refused.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 
-use cnibox_spec::{Json, quoted};
+use cnibox_spec::quoted;
 use cnibox_sys::Failure;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
@@ -13,13 +13,6 @@ use crate::config::misconfigured;
 /// Names and values, in the configuration's order, each name once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sysctls(pub(crate) Vec<(String, String)>);
-
-impl Sysctls {
-    /// These and others, which replace those of the same name.
-    pub(crate) fn merged(self, others: Self) -> Self {
-        self.0.into_iter().chain(others.0).collect()
-    }
-}
 
 /// Of a name that is there twice, the place of the first and the value of the last.
 impl FromIterator<(String, String)> for Sysctls {
@@ -56,13 +49,6 @@ impl<'de> Visitor<'de> for SysctlsVisitor {
         let or_empty = |(name, value): (String, Option<String>)| (name, value.unwrap_or_default());
         std::iter::from_fn(|| map.next_entry().transpose()).map(|entry| entry.map(or_empty)).collect()
     }
-}
-
-/// Whether the configuration's `sysctl` has a name twice, which nobody can mean.
-pub(crate) fn has_duplicates(json: &Json) -> bool {
-    let Some(Json::Object(members)) = json.member("sysctl") else { return false };
-    let mut names = HashSet::new();
-    !members.iter().all(|(name, _)| names.insert(name))
 }
 
 /// The sysctl that a configuration's `key` means, `net/...`: every dot is a separator, and the first `IFNAME` is the
