@@ -84,7 +84,8 @@ fn remove_family(known: &Known, family: Family, sys: &mut Sys<'_>) -> Result<Vec
     let others = sharers(known, &rules, sys);
     let engine = sys.engine()?;
     if others.is_empty() {
-        let is_whole = leads_to(&rules).next().is_some() && leads_to(&rules).all(|to| known.is_own(to));
+        let is_whole =
+            leads_to(&rules).next().is_some() && leads_to(&rules).all(|to| known.own.contains(&to));
         let removal = if is_whole { iptables::remove_whole } else { iptables::remove };
         engine.apply(&removal(owner, family))?;
     } else {
@@ -98,7 +99,7 @@ fn remove_family(known: &Known, family: Family, sys: &mut Sys<'_>) -> Result<Vec
 /// The other attachments whose rules are in the container's chain. All of the ledger is read only where a rule leads to
 /// an address that is not known to be the attachment's.
 fn sharers(known: &Known, rules: &[RuleInfo], sys: &mut Sys<'_>) -> Others {
-    if leads_to(rules).all(|address| known.is_own(address)) {
+    if leads_to(rules).all(|address| known.own.contains(&address)) {
         return Others::default();
     }
     let chain = Owner::of(&known.attachment).dnat_chain();
@@ -170,8 +171,8 @@ fn native_flows(known: &Known, config: &Config, sys: &mut Sys<'_>) -> Vec<Flow> 
     // What cannot be read is complained of where the rules are removed.
     let flows = udp_flows(&config.mappings, &native_families(sys).unwrap_or_default());
     let answered = |flow: &Flow| {
-        let own = known.own().filter(|address| Family::of(*address) == flow.family);
-        own.map(|address| Flow { answered_by: Some(address), ..*flow }).collect::<Vec<_>>()
+        let own = known.own.iter().filter(|address| Family::of(**address) == flow.family);
+        own.map(|address| Flow { answered_by: Some(*address), ..*flow }).collect::<Vec<_>>()
     };
     flows.iter().flat_map(answered).collect()
 }

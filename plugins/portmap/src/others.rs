@@ -20,7 +20,7 @@ pub(crate) struct Known {
     /// Whose the rules are meant to be.
     pub(crate) attachment: Attachment,
     /// What it was given, as far as that is noted or the runtime says so.
-    own: HashSet<IpAddr>,
+    pub(crate) own: HashSet<IpAddr>,
     /// What others have, whom nobody may have noted.
     beside: HashSet<IpAddr>,
 }
@@ -53,16 +53,6 @@ impl Known {
         let beside: HashSet<_> = in_use.into_iter().collect();
         let own = noted(attachment).into_iter().filter(|address| !beside.contains(address)).collect();
         Self { attachment: attachment.clone(), own, beside }
-    }
-
-    /// The attachment's addresses.
-    pub(crate) fn own(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.own.iter().copied()
-    }
-
-    /// Whether the address is the attachment's.
-    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
-        self.own.contains(&address)
     }
 }
 
