@@ -7,6 +7,7 @@ mod doctor;
 mod help;
 mod install;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
@@ -15,6 +16,7 @@ use anyhow::{Context, Result, anyhow};
 use cnibox_runtime::{CACHE_DIR, Cache, Keep, NETWORKS_DIR, Networks, PLUGINS_DIR, Runtime};
 use cnibox_spec::{Attachment, Json, quoted};
 use cnibox_sys::Env;
+use thiserror::Error;
 
 use install::{Form, Install};
 
@@ -34,93 +36,100 @@ pub(crate) struct Console<'a> {
 
 /// Runs the command line `args`, without the executable's name. Answers with the exit status.
 pub(crate) fn run(args: &[OsString], console: &mut Console<'_>) -> u8 {
-    let outcome = parse(args).map_err(Trouble::Usage).and_then(|command| Ok(perform(command, console)?));
-    let (message, status) = match outcome {
-        Ok(()) => return 0,
-        Err(Trouble::Usage(message)) => (format!("cnibox: {message}; `cnibox help` shows what there is"), 2),
-        Err(Trouble::Failure(error)) => (format!("{error:#}"), 1),
+    let Err(error) = perform(args, console) else { return 0 };
+    let (message, status) = match error.downcast_ref() {
+        Some(Usage(wrong)) => (format!("cnibox: {wrong}; `cnibox help` shows what there is"), 2),
+        None => (format!("{error:#}"), 1),
     };
     // Nobody is left to tell when stderr is closed.
     let _ = writeln!(console.err, "{message}");
     status
 }
 
-enum Trouble {
-    Usage(String),
-    Failure(anyhow::Error),
-}
+/// What is wrong with the command line. Nothing has been done.
+#[derive(Debug, Error)]
+#[error("{0}")]
+struct Usage(String);
 
-impl From<anyhow::Error> for Trouble {
-    fn from(error: anyhow::Error) -> Self {
-        Self::Failure(error)
-    }
-}
-
-/// A command line, understood.
-#[derive(Debug, PartialEq)]
-enum Command<'a> {
-    Help,
-    Version,
-    List,
-    Install { dir: &'a Path, form: Form, buildkit: bool, force: bool, dry_run: bool },
-    Uninstall { dir: &'a Path, dry_run: bool },
-    Add { network: &'a str, netns: &'a str },
-    Check { network: &'a str, netns: &'a str },
-    Del { network: &'a str, netns: &'a str },
-    Status { network: &'a str },
-    Gc { network: &'a str, keep: Keep, dry_run: bool },
-    Doctor,
-}
-
-fn parse(args: &[OsString]) -> Result<Command<'_>, String> {
-    let Some((first, rest)) = args.split_first() else { return Ok(Command::Help) };
+fn perform(args: &[OsString], console: &mut Console<'_>) -> Result<()> {
+    let (first, rest) =
+        args.split_first().map_or((Cow::from("help"), args), |(first, rest)| (first.to_string_lossy(), rest));
     let words = Words::new(rest);
-    let first = first.to_string_lossy();
     if words.has("--help") || words.has("-h") {
-        return Ok(Command::Help);
+        return print_help(console);
     }
     match &*first {
-        "help" | "--help" | "-h" => Ok(Command::Help),
-        "version" | "--version" | "-V" => words.only(&[], 0..=0).map(|()| Command::Version),
-        "list" => words.only(&[], 0..=0).map(|()| Command::List),
-        "doctor" => words.only(&[], 0..=0).map(|()| Command::Doctor),
-        "install" => parse_install(&words),
+        "help" | "--help" | "-h" => print_help(console),
+        "version" | "--version" | "-V" => {
+            words.only(&[], 0..=0)?;
+            Ok(writeln!(console.out, "cnibox {}", console.version)?)
+        }
+        "list" => {
+            words.only(&[], 0..=0)?;
+            console.plugins.iter().try_for_each(|name| Ok(writeln!(console.out, "{name}")?))
+        }
+        "doctor" => {
+            words.only(&[], 0..=0)?;
+            doctor::run(console)
+        }
+        "install" => install(&words, console),
         "uninstall" => {
             words.only(&["--dry-run"], 1..=1)?;
-            Ok(Command::Uninstall { dir: words.path(0)?, dry_run: words.has("--dry-run") })
+            let names = entry_names(&console.plugins, true);
+            install::uninstall(words.path(0)?, &names, words.has("--dry-run"), console.out)
         }
         "add" | "check" | "del" => {
             words.only(&[], 2..=2)?;
-            let (network, netns) = (words.text(0)?, words.text(1)?);
-            Ok(match &*first {
-                "add" => Command::Add { network, netns },
-                "check" => Command::Check { network, netns },
-                _ => Command::Del { network, netns },
-            })
+            let conf = conf::read(words.text(0)?, words.text(1)?, &console.env)?;
+            let mut runtime = runtime(console);
+            match &*first {
+                "add" => print_result(&told(runtime.add(&conf))?, console.out),
+                "check" => told(runtime.check(&conf)),
+                _ => told(runtime.del(&conf)),
+            }
         }
         "status" => {
             words.only(&[], 1..=2)?;
-            Ok(Command::Status { network: words.text(0)? })
+            let mut runtime = runtime(console);
+            let network = told(runtime.networks.find(words.text(0)?))?;
+            told(runtime.status(&network)).map(drop)
         }
-        "gc" => {
-            words.only(&["--all", "--dry-run"], 1..=2)?;
-            let keep = if words.has("--all") { Keep::Nothing } else { Keep::Live };
-            Ok(Command::Gc { network: words.text(0)?, keep, dry_run: words.has("--dry-run") })
-        }
-        unknown => Err(format!("unknown command {}", quoted(unknown))),
+        "gc" => gc(&words, console),
+        unknown => Err(Usage(format!("unknown command {}", quoted(unknown))).into()),
     }
 }
 
-fn parse_install<'a>(words: &Words<'a>) -> Result<Command<'a>, String> {
+fn install(words: &Words<'_>, console: &mut Console<'_>) -> Result<()> {
     words.only(&["--symlink", "--hardlink", "--copy", "--buildkit", "--force", "--dry-run"], 1..=1)?;
     let forms = [("--symlink", Form::Symlink), ("--hardlink", Form::Hardlink), ("--copy", Form::Copy)];
     let mut chosen = forms.into_iter().filter(|(option, _)| words.has(option)).map(|(_, form)| form);
     let form = chosen.next().unwrap_or_default();
     if chosen.next().is_some() {
-        return Err("only one of --symlink, --hardlink and --copy is possible".to_owned());
+        let wrong = "only one of --symlink, --hardlink and --copy is possible";
+        return Err(Usage(wrong.to_owned()).into());
     }
     let [buildkit, force, dry_run] = ["--buildkit", "--force", "--dry-run"].map(|option| words.has(option));
-    Ok(Command::Install { dir: words.path(0)?, form, buildkit, force, dry_run })
+    let names = entry_names(&console.plugins, buildkit);
+    let source = &install::this_executable();
+    Install { dir: words.path(0)?, source, names, form, force, dry_run }.run(console.out)
+}
+
+fn gc(words: &Words<'_>, console: &mut Console<'_>) -> Result<()> {
+    let (network, keep, dry_run) = gc_words(words)?;
+    let mut runtime = runtime(console);
+    let network = told(runtime.networks.find(network))?;
+    let attachments = told(runtime.gc(&network, keep, dry_run))?;
+    let verb = if dry_run { "would detach" } else { "detached" };
+    attachments.iter().try_for_each(|Attachment { container, ifname, .. }| {
+        Ok(writeln!(console.out, "{verb} {container} {ifname}")?)
+    })
+}
+
+/// The network, what is kept of it, and whether to say only what would be done.
+fn gc_words<'a>(words: &Words<'a>) -> Result<(&'a str, Keep, bool), Usage> {
+    words.only(&["--all", "--dry-run"], 1..=2)?;
+    let keep = if words.has("--all") { Keep::Nothing } else { Keep::Live };
+    Ok((words.text(0)?, keep, words.has("--dry-run")))
 }
 
 /// The words after the command: options in any place, and the others.
@@ -141,69 +150,26 @@ impl<'a> Words<'a> {
     }
 
     /// Refuses other options than these and another number of words.
-    fn only(&self, options: &[&str], count: std::ops::RangeInclusive<usize>) -> Result<(), String> {
+    fn only(&self, options: &[&str], count: std::ops::RangeInclusive<usize>) -> Result<(), Usage> {
         let known = |given: &OsString| options.iter().any(|option| given == option);
         if let Some(unknown) = self.options.iter().find(|given| !known(given)) {
-            return Err(format!("unknown option {}", quoted(&unknown.to_string_lossy())));
+            return Err(Usage(format!("unknown option {}", quoted(&unknown.to_string_lossy()))));
         }
         match self.others.len() {
-            few if few < *count.start() => Err("an argument is missing".to_owned()),
-            many if many > *count.end() => Err("too many arguments".to_owned()),
+            few if few < *count.start() => Err(Usage("an argument is missing".to_owned())),
+            many if many > *count.end() => Err(Usage("too many arguments".to_owned())),
             _ => Ok(()),
         }
     }
 
-    fn path(&self, index: usize) -> Result<&'a Path, String> {
-        let word = self.others.get(index).ok_or_else(|| "an argument is missing".to_owned())?;
+    fn path(&self, index: usize) -> Result<&'a Path, Usage> {
+        let word = self.others.get(index).ok_or_else(|| Usage("an argument is missing".to_owned()))?;
         Ok(Path::new(*word))
     }
 
-    fn text(&self, index: usize) -> Result<&'a str, String> {
+    fn text(&self, index: usize) -> Result<&'a str, Usage> {
         let path = self.path(index)?;
-        path.to_str().ok_or_else(|| format!("{} is not UTF-8", path.display()))
-    }
-}
-
-fn perform(command: Command<'_>, console: &mut Console<'_>) -> Result<()> {
-    match command {
-        Command::Help => print_help(console),
-        Command::Version => Ok(writeln!(console.out, "cnibox {}", console.version)?),
-        Command::List => console.plugins.iter().try_for_each(|name| Ok(writeln!(console.out, "{name}")?)),
-        Command::Install { dir, form, buildkit, force, dry_run } => {
-            let names = entry_names(&console.plugins, buildkit);
-            let source = &install::this_executable();
-            Install { dir, source, names, form, force, dry_run }.run(console.out)
-        }
-        Command::Uninstall { dir, dry_run } => {
-            install::uninstall(dir, &entry_names(&console.plugins, true), dry_run, console.out)
-        }
-        Command::Add { network, netns } => {
-            let conf = conf::read(network, netns, &console.env)?;
-            print_result(&told(runtime(console).add(&conf))?, console.out)
-        }
-        Command::Check { network, netns } => {
-            let conf = conf::read(network, netns, &console.env)?;
-            told(runtime(console).check(&conf))
-        }
-        Command::Del { network, netns } => {
-            let conf = conf::read(network, netns, &console.env)?;
-            told(runtime(console).del(&conf))
-        }
-        Command::Status { network } => {
-            let mut runtime = runtime(console);
-            let network = told(runtime.networks.find(network))?;
-            told(runtime.status(&network)).map(drop)
-        }
-        Command::Gc { network, keep, dry_run } => {
-            let mut runtime = runtime(console);
-            let network = told(runtime.networks.find(network))?;
-            let attachments = told(runtime.gc(&network, keep, dry_run))?;
-            let verb = if dry_run { "would detach" } else { "detached" };
-            attachments.iter().try_for_each(|Attachment { container, ifname, .. }| {
-                Ok(writeln!(console.out, "{verb} {container} {ifname}")?)
-            })
-        }
-        Command::Doctor => doctor::run(console),
+        path.to_str().ok_or_else(|| Usage(format!("{} is not UTF-8", path.display())))
     }
 }
 

@@ -63,14 +63,31 @@ fn a_wrong_command_line_is_status_2_and_says_what_is_wrong() {
 
 #[test]
 fn options_may_stand_anywhere() {
-    let line = words("install --hardlink dir --buildkit --force");
-    let form = Form::Hardlink;
-    let dir = Path::new("dir");
-    assert_eq!(parse(&line), Ok(Command::Install { dir, form, buildkit: true, force: true, dry_run: false }));
-    let gc = words("gc n --all --dry-run");
-    assert_eq!(parse(&gc), Ok(Command::Gc { network: "n", keep: Keep::Nothing, dry_run: true }));
-    let gc = words("gc n ns");
-    assert_eq!(parse(&gc), Ok(Command::Gc { network: "n", keep: Keep::Live, dry_run: false }));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().display();
+    // What is no plugin is replaced by force alone.
+    std::fs::write(dir.path().join("bridge"), "no plugin").unwrap();
+    for line in [
+        format!("install --hardlink {path} --buildkit --force --dry-run"),
+        format!("install --dry-run --force --buildkit {path} --hardlink"),
+    ] {
+        let (status, out, err) = say(&line);
+        assert_eq!((status, err.as_str()), (0, ""), "{line}");
+        for entry in ["bridge", "buildkit-cni-loopback"] {
+            assert!(out.contains(&format!("{path}/{entry} = cnibox (")), "{line}: {out}");
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "{line}");
+    }
+    let (status, ..) = say(&format!("install {path} --dry-run"));
+    assert_eq!(status, 1);
+    for (line, keep, dry_run) in [
+        ("n --all --dry-run", Keep::Nothing, true),
+        ("--all n", Keep::Nothing, false),
+        ("n ns", Keep::Live, false),
+    ] {
+        let given = words(line);
+        assert_eq!(gc_words(&Words::new(&given)).unwrap(), ("n", keep, dry_run), "{line}");
+    }
 }
 
 #[test]
