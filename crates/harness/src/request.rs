@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use cnibox_netlink::{InvalidMac, Mac};
 use cnibox_spec::{
-    ArgsError, CniResult, CniVersion, Code, DecodeError, Dns, Json, LiveAttachment, NetworkName, Verb,
-    decode, decode_embedding, parse_result,
+    ArgsError, CniResult, CniVersion, DecodeError, Dns, Json, LiveAttachment, NetworkName, Verb, decode,
+    decode_embedding, parse_result,
 };
 use cnibox_sys::{Env, Failure};
 use serde::Deserialize;
@@ -188,7 +188,7 @@ impl Input<'_> {
     pub fn requested_mac(&self, runtime: &str, configured: &str) -> Result<Option<Mac>, Failure> {
         let of_args = self.mac_of_args()?;
         let refused = |error: InvalidMac| {
-            Failure::new(Code::INVALID_CONFIG, format!("invalid args {} for MAC addr: {error}", error.text))
+            Failure::invalid_config(format!("invalid args {} for MAC addr: {error}", error.text))
         };
         let wanted = [runtime, &of_args, configured].into_iter().find(|mac| !mac.is_empty());
         wanted.map(|text| text.parse().map_err(refused)).transpose()

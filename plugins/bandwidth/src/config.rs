@@ -3,7 +3,7 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::Tbf;
-use cnibox_spec::{CniResult, Code, Json, Verb};
+use cnibox_spec::{CniResult, Json, Verb};
 use cnibox_sys::Failure;
 use serde::Deserialize;
 
@@ -97,15 +97,13 @@ impl Config {
 fn limit(rate: u64, burst: u64) -> Result<Option<Tbf>, Failure> {
     match (rate, burst) {
         (0, 0) => Ok(None),
-        (_, 0) => Err(misconfigured("if rate is set, burst must also be set")),
-        (0, _) => Err(misconfigured("if burst is set, rate must also be set")),
-        (_, burst) if burst / 8 >= u64::from(u32::MAX) => Err(misconfigured("burst cannot be more than 4GB")),
+        (_, 0) => Err(Failure::invalid_config("if rate is set, burst must also be set")),
+        (0, _) => Err(Failure::invalid_config("if burst is set, rate must also be set")),
+        (_, burst) if burst / 8 >= u64::from(u32::MAX) => {
+            Err(Failure::invalid_config("burst cannot be more than 4GB"))
+        }
         (rate, burst) => Ok(Some(plan::tbf(rate, burst))),
     }
-}
-
-pub(crate) fn misconfigured(text: &str) -> Failure {
-    Failure::new(Code::INVALID_CONFIG, text)
 }
 
 const UNDECODABLE: &str = "failed to parse network configuration";

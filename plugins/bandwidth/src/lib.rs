@@ -16,8 +16,6 @@ use cnibox_netlink::{Link, Tbf};
 use cnibox_spec::{CniResult, CniVersion, Interface};
 use cnibox_sys::{Failure, OrSay, Place, Sys};
 
-use config::misconfigured;
-
 pub use config::Config;
 
 /// The plugin.
@@ -35,7 +33,7 @@ impl Plugin for Bandwidth {
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        let not_chained = || misconfigured("must be called as chained plugin");
+        let not_chained = || Failure::invalid_config("must be called as chained plugin");
         let result = request.config.prev_result.as_ref().ok_or_else(not_chained)?;
         if request.config.is_unlimited() {
             return Ok(result.clone());
@@ -49,7 +47,7 @@ impl Plugin for Bandwidth {
 
     fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
         // Not quite what ADD says.
-        let not_chained = || misconfigured("must be called as a chained plugin");
+        let not_chained = || Failure::invalid_config("must be called as a chained plugin");
         let result = request.config.prev_result.as_ref().ok_or_else(not_chained)?;
         let host = host_link(sys, &request.args, &result.interfaces)?;
         if let Some(tbf) = request.config.ingress {

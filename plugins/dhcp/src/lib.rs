@@ -108,9 +108,8 @@ impl Plugin for Dhcp {
 fn allocate(request: &Request<'_, Config, AddArgs>, sys: &Sys<'_>) -> Result<CniResult, Failure> {
     let method = Method::Allocate;
     // The daemon would say the same.
-    Options::new(&request.config, &sys.env().var("CNI_ARGS")).map_err(|error| {
-        Failure::new(Code::INVALID_CONFIG, format!("error calling {}: {error}", method.name()))
-    })?;
+    Options::new(&request.config, &sys.env().var("CNI_ARGS"))
+        .map_err(|error| Failure::invalid_config(format!("error calling {}: {error}", method.name())))?;
     let AddArgs { attachment, netns } = &request.args;
     let daemon = Connection::dial(&request.config.socket)?;
     let reply = called(daemon, method, &call(attachment, Some(netns), sys))?;

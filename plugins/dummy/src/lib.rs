@@ -4,7 +4,7 @@
 //! Everything of an attachment is in the container's namespace and ends with it, but for the IPAM plugin's reservation.
 
 use cnibox_harness::{AddArgs, CheckArgs, DelArgs, GcArgs, Input, Plugin, Request, Role};
-use cnibox_spec::{CniResult, Code, Verb};
+use cnibox_spec::{CniResult, Verb};
 use cnibox_sys::{CheckWording, Failure, Place, PodPlan, Sys, Txn};
 
 /// The plugin.
@@ -23,7 +23,7 @@ impl Plugin for Dummy {
         input.check_common(failed)?;
         if input.conf.ipam().is_none() && matches!(input.verb, Verb::Add | Verb::Check) {
             let text = "dummy interface requires an IPAM configuration";
-            return Err(Failure::new(Code::INVALID_CONFIG, text));
+            return Err(Failure::invalid_config(text));
         }
         Ok(())
     }

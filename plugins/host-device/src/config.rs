@@ -2,7 +2,7 @@
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
 use cnibox_harness::Input;
-use cnibox_spec::{Code, Verb};
+use cnibox_spec::Verb;
 use cnibox_sys::Failure;
 use serde::Deserialize;
 
@@ -82,7 +82,7 @@ impl Config {
         let device = candidates.into_iter().find(|device| !device.text().is_empty());
         if used && device.is_none() {
             let text = r#"specify either "device", "hwaddr", "kernelpath" or "pciBusID""#;
-            return Err(Failure::new(Code::INVALID_CONFIG, text));
+            return Err(Failure::invalid_config(text));
         }
         Ok(Self { device, dpdk })
     }
@@ -112,6 +112,6 @@ fn device_of_id(id: &str) -> Result<Option<Wanted>, Failure> {
         Ok(Some(Wanted::Auxiliary(id.to_owned())))
     } else {
         let text = format!("runtime config DeviceID {id} not found or unsupported");
-        Err(Failure::new(Code::INVALID_CONFIG, text))
+        Err(Failure::invalid_config(text))
     }
 }

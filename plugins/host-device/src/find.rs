@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cnibox_netlink::{Link, Rtnl, errno, parse_hardware_address};
-use cnibox_spec::Code;
 use cnibox_sys::{Failure, Sys};
 
 use crate::bus::{AUXILIARY, PCI, on_bus};
@@ -29,9 +28,8 @@ fn find(host: &mut Rtnl, wanted: &Wanted) -> Result<Link, Failure> {
 }
 
 fn by_address(host: &mut Rtnl, text: &str) -> Result<Link, Failure> {
-    let wanted = parse_hardware_address(text).map_err(|error| {
-        Failure::new(Code::INVALID_CONFIG, format!("failed to parse MAC address {text:?}: {error}"))
-    })?;
+    let wanted = parse_hardware_address(text)
+        .map_err(|error| Failure::invalid_config(format!("failed to parse MAC address {text:?}: {error}")))?;
     let found = host.links()?.into_iter().find(|link| link.hardware_address == wanted);
     found.ok_or_else(|| Failure::internal("failed to find physical interface"))
 }
@@ -41,7 +39,7 @@ fn kernel_path(path: &str) -> Result<PathBuf, Failure> {
         return Ok(Path::new(path).join(NET));
     }
     let text = format!("kernel device path {path:?} must be absolute and begin with /sys/devices/");
-    Err(Failure::new(Code::INVALID_CONFIG, text))
+    Err(Failure::invalid_config(text))
 }
 
 /// The device's interfaces, or those of a virtio device that it is.

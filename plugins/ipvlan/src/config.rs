@@ -3,7 +3,7 @@
 
 use cnibox_harness::Input;
 use cnibox_netlink::{IpVlanMode, Link};
-use cnibox_spec::{CniResult, Code, Verb};
+use cnibox_spec::{CniResult, Verb};
 use cnibox_sys::{Failure, Place};
 use serde::Deserialize;
 
@@ -69,12 +69,12 @@ fn chained_master(result: &CniResult) -> Result<String, Failure> {
         [only] if !only.name.is_empty() => Ok(only.name.clone()),
         _ => {
             let text = "chained master failure. PrevResult lacks a single named interface";
-            Err(Failure::new(Code::INVALID_CONFIG, text))
+            Err(Failure::invalid_config(text))
         }
     }
 }
 
 fn mode_named(name: &str) -> Result<IpVlanMode, Failure> {
     let name = if name.is_empty() { "l2" } else { name };
-    name.parse().map_err(|_| Failure::new(Code::INVALID_CONFIG, format!("unknown ipvlan mode: {name:?}")))
+    name.parse().map_err(|_| Failure::invalid_config(format!("unknown ipvlan mode: {name:?}")))
 }

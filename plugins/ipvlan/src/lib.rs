@@ -83,10 +83,10 @@ fn set_mtu(sys: &mut Sys<'_>, link: &Link, mtu: u32) -> Result<(), Failure> {
 }
 
 fn check_mode(link: &Link, wanted: IpVlanMode) -> Result<(), Failure> {
-    match link.data {
-        LinkData::IpVlan { mode: found } if found != wanted => Err(Failure::internal(format!(
-            "Container IPVlan mode {found} does not match expected value: {wanted}"
-        ))),
-        _ => Ok(()),
+    let LinkData::IpVlan { mode: found } = link.data else { return Ok(()) };
+    if found == wanted {
+        return Ok(());
     }
+    let msg = format!("Container IPVlan mode {found} does not match expected value: {wanted}");
+    Err(Failure::internal(msg))
 }

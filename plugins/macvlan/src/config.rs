@@ -3,7 +3,7 @@
 
 use cnibox_harness::{Input, MacShape};
 use cnibox_netlink::{Mac, MacVlanMode};
-use cnibox_spec::{Code, Verb};
+use cnibox_spec::Verb;
 use cnibox_sys::{Failure, Place};
 use serde::Deserialize;
 
@@ -63,5 +63,5 @@ impl Config {
 fn mode_named(name: &str) -> Result<MacVlanMode, Failure> {
     let name = if name.is_empty() { "bridge" } else { name };
     let known = name.parse().ok().filter(|mode| *mode != MacVlanMode::Source);
-    known.ok_or_else(|| Failure::new(Code::INVALID_CONFIG, format!("unknown macvlan mode: {name:?}")))
+    known.ok_or_else(|| Failure::invalid_config(format!("unknown macvlan mode: {name:?}")))
 }

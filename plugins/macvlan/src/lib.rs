@@ -70,12 +70,12 @@ impl Plugin for Macvlan {
 
 /// The interface sees its siblings as configured.
 fn check_mode(link: &Link, wanted: MacVlanMode) -> Result<(), Failure> {
-    match link.data {
-        LinkData::MacVlan { mode: found } if found != wanted => Err(Failure::internal(format!(
-            "container macvlan mode {found} does not match expected value: {wanted}"
-        ))),
-        _ => Ok(()),
+    let LinkData::MacVlan { mode: found } = link.data else { return Ok(()) };
+    if found == wanted {
+        return Ok(());
     }
+    let msg = format!("container macvlan mode {found} does not match expected value: {wanted}");
+    Err(Failure::internal(msg))
 }
 
 const WORDING: CheckWording =

@@ -8,7 +8,7 @@ use cnibox_harness::{AddArgs, Plugin, Request};
 use cnibox_netfilter::xt::{Rule, Table};
 use cnibox_netfilter::{Batch, TableRef, conntrack};
 use cnibox_netns::sysctl;
-use cnibox_spec::{Attachment, Code};
+use cnibox_spec::Attachment;
 use cnibox_sys::{Failure, Ledger, OrSay, Record, Sys, Txn, Undo};
 
 use crate::config::{Config, Marking};
@@ -53,7 +53,7 @@ fn require_mark_chain(config: &Config, layouts: &[Layout], sys: &mut Sys<'_>) ->
         let table = TableRef::Xt(layout.family, Table::Nat);
         if !sys.engine()?.chain_exists(&table, chain).map_err(PortmapError::Iptables)? {
             let text = format!("unable to setup DNAT: Chain '{chain}' does not exist");
-            return Err(Failure::new(Code::INVALID_CONFIG, text));
+            return Err(Failure::invalid_config(text));
         }
     }
     Ok(())

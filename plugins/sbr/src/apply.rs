@@ -8,7 +8,7 @@ use cnibox_netlink::{Family, Link, Route, Rtnl, TABLE_MAIN};
 use cnibox_spec::CniResult;
 use cnibox_sys::{Failure, OrSay, Place, Sys, Txn, Undo, UndoStep};
 
-use crate::config::{Config, misconfigured};
+use crate::config::Config;
 use crate::lock::lock;
 use crate::plan::{self, Address, FIRST_TABLE};
 
@@ -21,7 +21,7 @@ pub(crate) fn add(
     let Request { config, args, .. } = request;
     let ifname = args.attachment.ifname.as_str();
     if previous.ips.is_empty() {
-        return Err(misconfigured(format!("No IP addresses supplied on interface: {ifname}")));
+        return Err(Failure::invalid_config(format!("No IP addresses supplied on interface: {ifname}")));
     }
     let addresses = plan::addresses(previous, ifname, config);
     sys.open_pod(&args.netns)?;

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, Verb, parse_ip};
+use cnibox_spec::{CniResult, Verb, parse_ip};
 use cnibox_sys::Failure;
 use serde::Deserialize;
 
@@ -53,7 +53,8 @@ impl Config {
     fn parse(shape: Shape) -> Result<Self, Failure> {
         let Shape { table, gateways, source_hints } = shape;
         let number = |table: i64| {
-            u32::try_from(table).map_err(|_| misconfigured(format!("invalid routing table {table}")))
+            u32::try_from(table)
+                .map_err(|_| Failure::invalid_config(format!("invalid routing table {table}")))
         };
         Ok(Self {
             table: table.map(number).transpose()?,
@@ -64,23 +65,20 @@ impl Config {
     }
 }
 
-pub(crate) fn misconfigured(text: impl Into<String>) -> Failure {
-    Failure::new(Code::INVALID_CONFIG, text)
-}
-
 fn parse_gateways(texts: &[String]) -> Result<Vec<IpAddr>, Failure> {
     if texts.len() > 2 {
         let text = "gateways list cannot contain more than 2 entries (one IPv4, one IPv6)";
-        return Err(misconfigured(text));
+        return Err(Failure::invalid_config(text));
     }
     let parse = |text: &String| {
-        parse_ip(text).map_err(|_| misconfigured(format!("invalid static gateway IP address: {text}")))
+        parse_ip(text)
+            .map_err(|_| Failure::invalid_config(format!("invalid static gateway IP address: {text}")))
     };
     let gateways = texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     match *gateways.as_slice() {
         [first, second] if first.is_ipv4() == second.is_ipv4() => {
             let family = if first.is_ipv4() { "IPv4" } else { "IPv6" };
-            Err(misconfigured(format!(
+            Err(Failure::invalid_config(format!(
                 "gateways list contains multiple {family} addresses: {first} and {second}"
             )))
         }

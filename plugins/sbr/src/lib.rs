@@ -31,7 +31,7 @@ impl Plugin for Sbr {
     }
 
     fn add(request: &Request<'_, Config, AddArgs>, sys: &mut Sys<'_>) -> Result<CniResult, Failure> {
-        let not_chained = || config::misconfigured("This plugin must be called as chained plugin");
+        let not_chained = || Failure::invalid_config("This plugin must be called as chained plugin");
         let previous = request.config.prev_result.as_ref().ok_or_else(not_chained)?;
         apply::add(request, previous, sys)?;
         Ok(previous.clone())

@@ -78,7 +78,7 @@ pub(crate) fn load(input: &Input<'_>, args: &str) -> Result<CniResult, Failure> 
 
 fn parse(json: &Json, version: &str, args: &str) -> Result<CniResult, Failure> {
     let shape: Shape = decode(json)?;
-    let ipam = shape.ipam.ok_or_else(|| misconfigured("IPAM config missing 'ipam' key"))?;
+    let ipam = shape.ipam.ok_or_else(|| Failure::invalid_config("IPAM config missing 'ipam' key"))?;
     let from_args = from_args(args)?;
     // A weaker source is still checked by the reference, except for the configured addresses.
     let from_conf = from_runtime(&shape.args.cni.ips)?;
@@ -92,10 +92,6 @@ fn parse(json: &Json, version: &str, args: &str) -> Result<CniResult, Failure> {
     Ok(CniResult { ips, routes: ipam.routes.0, dns: ipam.dns, ..CniResult::default() })
 }
 
-pub(crate) fn misconfigured(text: impl Into<String>) -> Failure {
-    Failure::new(Code::INVALID_CONFIG, text)
-}
-
 /// An address with its prefix length, whose host part is kept; without a gateway.
 fn wanted(text: &str, refused: impl FnOnce(&str) -> Failure) -> Result<IpConfig, Failure> {
     let address = parse_cidr(text).map(unmapped).map_err(|_| refused(text))?;
@@ -105,7 +101,9 @@ fn wanted(text: &str, refused: impl FnOnce(&str) -> Failure) -> Result<IpConfig,
 fn configured(shapes: &[AddressShape]) -> Result<Vec<IpConfig>, Failure> {
     let with_gateway = |shape: &AddressShape| {
         let refused = |text: &str| {
-            misconfigured(format!("the 'address' field is expected to be in CIDR notation, got: '{text}'"))
+            Failure::invalid_config(format!(
+                "the 'address' field is expected to be in CIDR notation, got: '{text}'"
+            ))
         };
         let address = wanted(&shape.address, refused)?;
         Ok(IpConfig { gateway: shape.gateway.0, ..address })
@@ -115,7 +113,7 @@ fn configured(shapes: &[AddressShape]) -> Result<Vec<IpConfig>, Failure> {
 
 fn from_runtime(ips: &[String]) -> Result<Vec<IpConfig>, Failure> {
     let refused = |text: &str| {
-        misconfigured(format!("an entry in the 'ips' field is NOT in CIDR notation, got: '{text}'"))
+        Failure::invalid_config(format!("an entry in the 'ips' field is NOT in CIDR notation, got: '{text}'"))
     };
     ips.iter().map(|text| wanted(text, refused)).collect()
 }
@@ -158,7 +156,7 @@ fn check_version(version: &str, addresses: &[IpConfig]) -> Result<(), Failure> {
     let old =
         VersionNumber::parse(version).is_ok_and(|number| number < VersionNumber::of(CniVersion::V0_3_0));
     if old && (of_family(true) > 1 || of_family(false) > 1) {
-        return Err(misconfigured(format!(
+        return Err(Failure::invalid_config(format!(
             "CNI version {version} does not support more than 1 address per family"
         )));
     }

@@ -44,7 +44,7 @@ impl Plugin for Static {
         let previous = request
             .conf
             .prev_result()?
-            .ok_or_else(|| config::misconfigured("Required prevResult missing"))?;
+            .ok_or_else(|| Failure::invalid_config("Required prevResult missing"))?;
         for wanted in &request.config.ips {
             let Some(found) = previous.ips.iter().find(|ip| ip.address.ip() == wanted.address.ip()) else {
                 continue;

@@ -3,7 +3,7 @@
 
 use cnibox_harness::{Input, MacShape};
 use cnibox_netlink::Mac;
-use cnibox_spec::{Code, Verb};
+use cnibox_spec::Verb;
 use cnibox_sys::Failure;
 use serde::Deserialize;
 
@@ -66,7 +66,7 @@ impl Config {
             multi_queue: shape.multi_queue,
             mtu: match u32::try_from(shape.mtu) {
                 Err(_) if input.verb == Verb::Add => {
-                    return Err(Failure::new(Code::INVALID_CONFIG, format!("invalid MTU {}", shape.mtu)));
+                    return Err(Failure::invalid_config(format!("invalid MTU {}", shape.mtu)));
                 }
                 mtu => mtu.ok().filter(|mtu| *mtu > 0),
             },

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use cnibox_harness::{Input, MacShape};
 use cnibox_netlink::{InvalidMac, Mac};
-use cnibox_spec::{CniResult, Code, Json, Verb, decode};
+use cnibox_spec::{CniResult, Json, Verb, decode};
 use cnibox_sys::Failure;
 use serde::Deserialize;
 
@@ -120,7 +120,7 @@ impl Config {
             Verb::Add | Verb::Check => {
                 check_sysctls(&input.conf.json)?;
                 let config = Self::parse(input.decode("failed to load netconf")?, input.mac_of_args()?)?;
-                let missing = || misconfigured("Required prevResult missing");
+                let missing = || Failure::invalid_config("Required prevResult missing");
                 Ok(Self { prev_result: input.conf.prev_result()?.ok_or_else(missing)?, ..config })
             }
         }
@@ -150,11 +150,7 @@ fn check_sysctls(json: &Json) -> Result<(), Failure> {
     if members.iter().all(|(name, _)| names.insert(name)) {
         return Ok(());
     }
-    Err(misconfigured("duplicated sysctl keys are not allowed"))
-}
-
-pub(crate) fn misconfigured(text: impl Into<String>) -> Failure {
-    Failure::new(Code::INVALID_CONFIG, text)
+    Err(Failure::invalid_config("duplicated sysctl keys are not allowed"))
 }
 
 fn data_dir(configured: String) -> PathBuf {
@@ -165,17 +161,18 @@ fn parse_mac(text: &str) -> Result<Option<Mac>, Failure> {
     if text.is_empty() {
         return Ok(None);
     }
-    let refused = |error: InvalidMac| misconfigured(format!("invalid args {text} for MAC addr: {error}"));
+    let refused =
+        |error: InvalidMac| Failure::invalid_config(format!("invalid args {text} for MAC addr: {error}"));
     text.parse().map(Some).map_err(refused)
 }
 
 fn parse_mtu(mtu: i64) -> Result<Option<u32>, Failure> {
-    let value = u32::try_from(mtu).map_err(|_| misconfigured(format!("invalid MTU {mtu}")))?;
+    let value = u32::try_from(mtu).map_err(|_| Failure::invalid_config(format!("invalid MTU {mtu}")))?;
     Ok((value != 0).then_some(value))
 }
 
 fn parse_queue_length(packets: i64) -> Result<u32, Failure> {
-    let refused = |_| misconfigured(format!("invalid transmit queue length {packets}"));
+    let refused = |_| Failure::invalid_config(format!("invalid transmit queue length {packets}"));
     u32::try_from(packets).map_err(refused)
 }
 

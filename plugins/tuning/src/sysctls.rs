@@ -8,8 +8,6 @@ use cnibox_spec::quoted;
 use cnibox_sys::Failure;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-use crate::config::misconfigured;
-
 /// Names and values, in the configuration's order, each name once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sysctls(pub(crate) Vec<(String, String)>);
@@ -58,7 +56,7 @@ pub(crate) fn sysctl_name(key: &str, ifname: &str) -> Result<String, Failure> {
     let parts: Vec<_> = key.split('/').filter(|part| !part.is_empty()).collect();
     let plain = |part: &&str| *part != "." && *part != ".." && !part.contains('\0');
     if parts.len() < 2 || parts.first() != Some(&"net") || !parts.iter().all(plain) {
-        return Err(misconfigured(format!("invalid net sysctl key: {}", quoted(&key))));
+        return Err(Failure::invalid_config(format!("invalid net sysctl key: {}", quoted(&key))));
     }
     Ok(parts.join("/"))
 }

@@ -2,7 +2,7 @@
 //! The configuration: its shape on the wire, and what remains of it once it has been checked.
 
 use cnibox_harness::Input;
-use cnibox_spec::{Code, Verb};
+use cnibox_spec::Verb;
 use cnibox_sys::{Failure, Place};
 use serde::Deserialize;
 
@@ -39,12 +39,12 @@ impl Config {
         if adding && shape.master.is_empty() {
             let text =
                 "\"master\" field is required. It specifies the host interface name to create the VLAN for";
-            return Err(Failure::new(Code::INVALID_CONFIG, text));
+            return Err(Failure::invalid_config(text));
         }
         let id = match u16::try_from(shape.id).ok().filter(|id| *id <= MAX_ID) {
             None if adding => {
                 let text = format!("invalid VLAN ID {} (must be between 0 and 4094 inclusive)", shape.id);
-                return Err(Failure::new(Code::INVALID_CONFIG, text));
+                return Err(Failure::invalid_config(text));
             }
             id => id.unwrap_or_default(),
         };

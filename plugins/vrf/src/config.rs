@@ -2,7 +2,7 @@
 //! The configuration.
 
 use cnibox_harness::Input;
-use cnibox_spec::{CniResult, Code, Verb};
+use cnibox_spec::{CniResult, Verb};
 use cnibox_sys::Failure;
 use serde::Deserialize;
 
@@ -43,14 +43,14 @@ impl Config {
         let Shape { vrfname: name, table } = shape;
         if name.is_empty() {
             let text = "configuration is expected to have a valid vrf name";
-            return Err(Failure::new(Code::INVALID_CONFIG, text));
+            return Err(Failure::invalid_config(text));
         }
         Ok(Self { name, table: (table != 0).then_some(table), prev_result: None })
     }
 
     /// The result of the plugin before, which must be there.
     pub(crate) fn previous(&self) -> Result<&CniResult, Failure> {
-        let missing = || Failure::new(Code::INVALID_CONFIG, "missing prevResult from earlier plugin");
+        let missing = || Failure::invalid_config("missing prevResult from earlier plugin");
         self.prev_result.as_ref().ok_or_else(missing)
     }
 }
