@@ -43,6 +43,14 @@ impl NetConf {
         result.transpose().map_err(|error| Failure::from(error).prefixed("could not parse prevResult: "))
     }
 
+    /// [`NetConf::prev_result`] where there must be one.
+    ///
+    /// # Errors
+    /// Those of [`NetConf::prev_result`], or it is missing.
+    pub fn required_prev_result(&self) -> Result<CniResult, Failure> {
+        self.prev_result()?.ok_or_else(|| Failure::invalid_config("Required prevResult missing"))
+    }
+
     /// The IPAM plugin's name, if there is to be one.
     #[must_use]
     pub fn ipam(&self) -> Option<&str> {

@@ -17,7 +17,7 @@ pub(crate) fn check(request: &Request<'_, Config, CheckArgs>, sys: &mut Sys<'_>)
     sys.open_pod_named(netns)?;
     // Without IPAM plugin there is nobody to ask; the reference asks nevertheless, and fails.
     sys.ipam_forward(Verb::Check, conf.ipam())?;
-    let result = conf.prev_result()?.ok_or_else(|| Failure::invalid_config("Required prevResult missing"))?;
+    let result = conf.required_prev_result()?;
     let bridge = check_bridge(sys, config, listed(&result, &config.bridge, ""))?;
     let pod = check_pod(sys, request, listed(&result, ifname.as_str(), netns.as_str()))?;
     let port = check_port(sys, request, &result, &bridge, &pod)?;

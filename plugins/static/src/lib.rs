@@ -41,10 +41,7 @@ impl Plugin for Static {
 
     /// As in the reference an address that prevResult lacks is no drift: only a gateway can be.
     fn check(request: &Request<'_, CniResult, CheckArgs>, _: &mut Sys<'_>) -> Result<(), Failure> {
-        let previous = request
-            .conf
-            .prev_result()?
-            .ok_or_else(|| Failure::invalid_config("Required prevResult missing"))?;
+        let previous = request.conf.required_prev_result()?;
         for wanted in &request.config.ips {
             let Some(found) = previous.ips.iter().find(|ip| ip.address.ip() == wanted.address.ip()) else {
                 continue;

@@ -120,8 +120,7 @@ impl Config {
             Verb::Add | Verb::Check => {
                 check_sysctls(&input.conf.json)?;
                 let config = Self::parse(input.decode("failed to load netconf")?, input.mac_of_args()?)?;
-                let missing = || Failure::invalid_config("Required prevResult missing");
-                Ok(Self { prev_result: input.conf.prev_result()?.ok_or_else(missing)?, ..config })
+                Ok(Self { prev_result: input.conf.required_prev_result()?, ..config })
             }
         }
     }
