@@ -13,7 +13,6 @@ use ipnetwork::IpNetwork;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
-use crate::error::ConfigError;
 use crate::range::{RangeSet, RangeShape, successor};
 
 /// Where the reference keeps its state.
@@ -165,7 +164,7 @@ impl Config {
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
         // The reference looks at no other field of the configuration here.
         let shape: Shape = decode(&input.conf.json)?;
-        let ipam = shape.ipam.ok_or(ConfigError::MissingIpam)?;
+        let ipam = shape.ipam.ok_or_else(|| Failure::invalid_config("IPAM config missing 'ipam' key"))?;
         let mut requested = requested_by_args(input)?;
         requested.extend(shape.args.cni.ips.0.iter().chain(&shape.runtime.ips.0));
         let requested = distinct(&requested)?;
@@ -209,10 +208,11 @@ fn requested_by_args(input: &Input<'_>) -> Result<Vec<Requested>, ArgsError> {
     Ok(requested.0.map(|_| requested).into_iter().collect())
 }
 
-fn distinct(requested: &[Requested]) -> Result<Vec<IpAddr>, ConfigError> {
+fn distinct(requested: &[Requested]) -> Result<Vec<IpAddr>, Failure> {
     let mut distinct = Vec::with_capacity(requested.len());
     for Requested(ip) in requested {
-        let ip = ip.ok_or(ConfigError::EmptyRequest)?;
+        let empty = || Failure::invalid_config("cannot understand ip: IP <nil> not v4 nor v6");
+        let ip = ip.ok_or_else(empty)?;
         if !distinct.contains(&ip) {
             distinct.push(ip);
         }
@@ -220,22 +220,26 @@ fn distinct(requested: &[Requested]) -> Result<Vec<IpAddr>, ConfigError> {
     Ok(distinct)
 }
 
-fn check_sets(shapes: &[RangeSetShape], input: &Input<'_>) -> Result<Vec<RangeSet>, ConfigError> {
+fn check_sets(shapes: &[RangeSetShape], input: &Input<'_>) -> Result<Vec<RangeSet>, Failure> {
     if shapes.is_empty() && !comes_with_attachments(input) {
-        return Err(ConfigError::NoRanges);
+        return Err(Failure::invalid_config("no IP ranges specified"));
     }
     let check = |(index, RangeSetShape(shapes)): (usize, &RangeSetShape)| {
-        RangeSet::new(shapes).map_err(|source| ConfigError::RangeSet { index, source })
+        RangeSet::new(shapes).map_err(|failure| failure.prefixed(&format!("invalid range set {index}: ")))
     };
     let sets = shapes.iter().enumerate().map(check).collect::<Result<Vec<_>, _>>()?;
     let of_v4 = sets.iter().filter(|set| set.is_ipv4()).count();
     let older = input.conf.version < CniVersion::V0_3_0;
     if older && (of_v4 > 1 || sets.len() - of_v4 > 1) {
-        return Err(ConfigError::OnePerFamily(input.conf.version_text.clone()));
+        return Err(Failure::invalid_config(format!(
+            "CNI version {} does not support more than 1 address per family",
+            input.conf.version_text
+        )));
     }
     for (at, set) in sets.iter().enumerate() {
         if let Some(other) = sets.iter().skip(at + 1).position(|other| set.overlaps(other)) {
-            return Err(ConfigError::Overlap(at, at + 1 + other));
+            let other = at + 1 + other;
+            return Err(Failure::invalid_config(format!("range set {at} overlaps with {other}")));
         }
     }
     Ok(sets)

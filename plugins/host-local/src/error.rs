@@ -12,28 +12,6 @@ use cnibox_sys::{Coded, Failure};
 use thiserror::Error;
 
 use crate::owner::Owner;
-use crate::range::RangeError;
-
-/// A configuration that cannot be used.
-#[derive(Debug, PartialEq, Eq, Error)]
-pub(crate) enum ConfigError {
-    #[error("IPAM config missing 'ipam' key")]
-    MissingIpam,
-    #[error("cannot understand ip: IP <nil> not v4 nor v6")]
-    EmptyRequest,
-    #[error("no IP ranges specified")]
-    NoRanges,
-    #[error("invalid range set {index}: {source}")]
-    RangeSet { index: usize, source: RangeError },
-    #[error("CNI version {0} does not support more than 1 address per family")]
-    OnePerFamily(String),
-    #[error("range set {0} overlaps with {1}")]
-    Overlap(usize, usize),
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
-}
 
 /// A file operation that failed, told as Go's `os.PathError`.
 #[derive(Debug, Error)]

@@ -6,9 +6,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cnibox_spec::{Cidr, NetAddr, first_host};
+use cnibox_sys::Failure;
 use ipnetwork::IpNetwork;
 use serde::Deserialize;
-use thiserror::Error;
 
 /// A range as configured.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -22,29 +22,6 @@ pub(crate) struct RangeShape {
     pub(crate) gateway: NetAddr,
 }
 
-/// Why a range or a set of them is refused; the texts are the reference's.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum RangeError {
-    #[error("empty range set")]
-    EmptySet,
-    #[error("mixed address families")]
-    MixedFamilies,
-    #[error("subnets {} and {} overlap", .0.0, .0.1)]
-    Overlap(Box<(Range, Range)>),
-    #[error("IP <nil> not v4 nor v6")]
-    NoSubnet,
-    #[error("Network {0} too small to allocate from")]
-    TooSmall(String),
-    #[error("IPNet IP and Mask version mismatch")]
-    FamilyMismatch,
-    #[error("Network has host bits set. For a subnet mask of length {} the network address is {}", .0.prefix(), .0.network())]
-    HostBits(IpNetwork),
-    #[error("RangeStart {start} not in network {subnet}")]
-    StartOutside { start: IpAddr, subnet: IpNetwork },
-    #[error("RangeEnd {end} not in network {subnet}")]
-    EndOutside { end: IpAddr, subnet: IpNetwork },
-}
-
 /// Addresses `start..=end` of `subnet`. Only `gateway` may lie elsewhere, even in another family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
@@ -56,17 +33,18 @@ pub(crate) struct Range {
 
 impl Range {
     /// Checks a range in the reference's order, which decides which error is seen.
-    pub(crate) fn new(shape: &RangeShape) -> Result<Self, RangeError> {
-        let subnet = usable_subnet(shape.subnet.ok_or(RangeError::NoSubnet)?.0)?;
-        let first = first_host(subnet).ok_or_else(|| RangeError::TooSmall(subnet.to_string()))?;
+    pub(crate) fn new(shape: &RangeShape) -> Result<Self, Failure> {
+        let no_subnet = || Failure::invalid_config("IP <nil> not v4 nor v6");
+        let subnet = usable_subnet(shape.subnet.ok_or_else(no_subnet)?.0)?;
+        let first = first_host(subnet).ok_or_else(|| too_small(subnet))?;
         let start = shape.start.0.unwrap_or(first);
         let above_end = shape.end.0.is_some_and(|end| same_family(start, end) && start > end);
         if shape.start.0.is_some() && (!subnet.contains(start) || above_end) {
-            return Err(RangeError::StartOutside { start, subnet });
+            return Err(outside("RangeStart", start, subnet));
         }
         let end = shape.end.0.unwrap_or_else(|| last_host(subnet));
         if !subnet.contains(end) || end < start {
-            return Err(RangeError::EndOutside { end, subnet });
+            return Err(outside("RangeEnd", end, subnet));
         }
         Ok(Self { subnet, start, end, gateway: shape.gateway.0.unwrap_or(first) })
     }
@@ -87,22 +65,33 @@ impl fmt::Display for Range {
 }
 
 /// The subnet, if it has room for addresses and is written as the network's own address.
-fn usable_subnet(subnet: IpNetwork) -> Result<IpNetwork, RangeError> {
+fn usable_subnet(subnet: IpNetwork) -> Result<IpNetwork, Failure> {
     let bits = if subnet.is_ipv4() { 32 } else { 128 };
     let canonical = subnet.ip().to_canonical();
     let mapped = canonical.is_ipv4() && subnet.is_ipv6();
     if subnet.prefix() > bits - 2 {
         // Go prints an IPv4-mapped network as the IPv4 network.
         let prefix = if mapped { subnet.prefix() - 96 } else { subnet.prefix() };
-        return Err(RangeError::TooSmall(format!("{canonical}/{prefix}")));
+        return Err(too_small(format!("{canonical}/{prefix}")));
     }
     if mapped {
-        return Err(RangeError::FamilyMismatch);
+        return Err(Failure::invalid_config("IPNet IP and Mask version mismatch"));
     }
     if subnet.ip() != subnet.network() {
-        return Err(RangeError::HostBits(subnet));
+        let (prefix, network) = (subnet.prefix(), subnet.network());
+        return Err(Failure::invalid_config(format!(
+            "Network has host bits set. For a subnet mask of length {prefix} the network address is {network}"
+        )));
     }
     Ok(subnet)
+}
+
+fn too_small(subnet: impl fmt::Display) -> Failure {
+    Failure::invalid_config(format!("Network {subnet} too small to allocate from"))
+}
+
+fn outside(what: &str, ip: IpAddr, subnet: IpNetwork) -> Failure {
+    Failure::invalid_config(format!("{what} {ip} not in network {subnet}"))
 }
 
 /// The last address handed out by default: before the broadcast address in IPv4, the very last one in IPv6.
@@ -119,21 +108,21 @@ pub(crate) struct RangeSet(Vec<Range>);
 
 impl RangeSet {
     /// Checks the ranges one by one, then together.
-    pub(crate) fn new(shapes: &[RangeShape]) -> Result<Self, RangeError> {
+    pub(crate) fn new(shapes: &[RangeShape]) -> Result<Self, Failure> {
         let mut ranges: Vec<Range> = Vec::with_capacity(shapes.len());
         for shape in shapes {
             let range = Range::new(shape)?;
             if ranges.first().is_some_and(|first| !same_family(first.start, range.start)) {
-                return Err(RangeError::MixedFamilies);
+                return Err(Failure::invalid_config("mixed address families"));
             }
             ranges.push(range);
         }
         if ranges.is_empty() {
-            return Err(RangeError::EmptySet);
+            return Err(Failure::invalid_config("empty range set"));
         }
         for (at, range) in ranges.iter().enumerate() {
             if let Some(other) = ranges.iter().skip(at + 1).find(|other| range.overlaps(other)) {
-                return Err(RangeError::Overlap(Box::new((*range, *other))));
+                return Err(Failure::invalid_config(format!("subnets {range} and {other} overlap")));
             }
         }
         Ok(Self(ranges))
@@ -281,7 +270,8 @@ mod tests {
         for (subnet, start, end, text) in refused {
             assert_eq!(range(subnet, start, end), Err(text.into()), "{subnet} {start} {end}");
         }
-        assert_eq!(Range::new(&RangeShape::default()), Err(RangeError::NoSubnet));
+        let none = Range::new(&RangeShape::default()).unwrap_err();
+        assert_eq!(none.to_string(), "IP <nil> not v4 nor v6");
     }
 
     #[test]
