@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! nf_tables expressions (kernel `uapi/linux/netfilter/nf_tables.h`) as values, to and from netlink attributes.
 //!
-//! Only what the two dialects need is typed. Everything else decodes to [`Expr::Other`]: a rule with it is not ours.
+//! A load, its mask and its comparison are three expressions to the kernel and one here. Only what the two dialects need is
+//! typed. Everything else decodes to [`Expr::Other`]: a rule with it is not ours.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -17,37 +18,17 @@ use netlink_bindings::utils::{chop_header, finalize_nested_header, find_attr, pu
 
 type Bytes<'a> = Cow<'a, [u8]>;
 
-/// Key of a `meta` expression.
-pub(crate) mod meta {
-    pub(crate) const MARK: u32 = 3;
-    pub(crate) const IIFNAME: u32 = 6;
-    pub(crate) const OIFNAME: u32 = 7;
-    pub(crate) const NFPROTO: u32 = 15;
-    pub(crate) const L4PROTO: u32 = 16;
-}
-
 /// Base of a `payload` expression.
 pub(crate) mod base {
-    pub(crate) const LINK: u32 = 0;
+    pub(super) const LINK: u32 = 0;
     pub(crate) const NETWORK: u32 = 1;
-    pub(crate) const TRANSPORT: u32 = 2;
+    pub(super) const TRANSPORT: u32 = 2;
 }
 
-/// Where fields are in their headers, in bytes.
-pub(crate) mod offset {
-    pub(crate) const ETHER_SOURCE: u32 = 6;
-    pub(crate) const IPV4_PROTOCOL: u32 = 9;
-    /// Of TCP, UDP and all others that have ports.
-    pub(crate) const DESTINATION_PORT: u32 = 2;
-
-    /// Source and destination address.
-    pub(crate) fn addresses(is_ipv4: bool) -> (u32, u32) {
-        if is_ipv4 { (12, 16) } else { (8, 24) }
-    }
-}
-
-pub(crate) const CMP_EQ: u32 = 0;
-pub(crate) const CMP_NEQ: u32 = 1;
+/// `NFT_META_MARK`
+const META_MARK: u32 = 3;
+const CMP_EQ: u32 = 0;
+const CMP_NEQ: u32 = 1;
 pub(crate) const REG_1: u32 = 1;
 pub(crate) const REG_2: u32 = 2;
 /// `NFTA_EXPR_NAME`
@@ -78,20 +59,58 @@ pub(crate) enum Verdict<'a> {
     Goto(Cow<'a, str>),
 }
 
-/// One expression of a rule. `ConntrackState` and `DestinationType` load `ct state` and `fib daddr type`; `Dnat` takes the
-/// address from the first register and the port from the second.
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field {
+    /// Key of a `meta` expression.
+    Meta(u32),
+    Payload {
+        base: u32,
+        offset: u32,
+        len: u32,
+    },
+    /// `fib daddr type`: the type of the destination address.
+    DestinationType,
+    /// `ct state`: the state of the connection, as a set of bits.
+    ConntrackState,
+}
+
+impl Field {
+    pub(crate) const MARK: Self = Self::Meta(META_MARK);
+    pub(crate) const IIFNAME: Self = Self::Meta(6);
+    pub(crate) const OIFNAME: Self = Self::Meta(7);
+    pub(crate) const NFPROTO: Self = Self::Meta(15);
+    pub(crate) const L4PROTO: Self = Self::Meta(16);
+    pub(crate) const ETHER_SOURCE: Self = Self::Payload { base: base::LINK, offset: 6, len: 6 };
+    pub(crate) const IPV4_PROTOCOL: Self = Self::Payload { base: base::NETWORK, offset: 9, len: 1 };
+    /// Of TCP, UDP and all others that have ports.
+    pub(crate) const DESTINATION_PORT: Self = Self::Payload { base: base::TRANSPORT, offset: 2, len: 2 };
+}
+
+/// Where the source and the destination address are in the network header, in bytes.
+pub(crate) fn address_offsets(is_ipv4: bool) -> (u32, u32) {
+    if is_ipv4 { (12, 16) } else { (8, 24) }
+}
+
+/// A field of the packet, or of it the bits of a mask, equals some bytes or does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Compare<'a> {
+    pub(crate) field: Field,
+    pub(crate) mask: Option<Bytes<'a>>,
+    pub(crate) data: Bytes<'a>,
+    pub(crate) negated: bool,
+}
+
+/// What a rule is made of. `ChangeMark` loads the packet's mark, leaves some bits of it and turns some; `SetMark` gives it
+/// to the packet. `Dnat` takes the address from the first register and the port from the second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Expr<'a> {
-    Meta { key: u32, dreg: u32 },
-    SetMeta { key: u32, sreg: u32 },
-    Payload { base: u32, offset: u32, len: u32, dreg: u32 },
-    Bitwise { sreg: u32, dreg: u32, mask: Bytes<'a>, xor: Bytes<'a> },
-    Cmp { sreg: u32, op: u32, data: Bytes<'a> },
+    Compare(Compare<'a>),
+    ChangeMark { dreg: u32, mask: Bytes<'a>, xor: Bytes<'a> },
+    SetMark { sreg: u32 },
     Value { dreg: u32, data: Bytes<'a> },
     Verdict(Verdict<'a>),
     Counter,
-    ConntrackState { dreg: u32 },
-    DestinationType { dreg: u32 },
     Dnat { family: u32 },
     Masquerade,
     Match { name: Cow<'a, str>, rev: u32, info: Bytes<'a> },
@@ -99,85 +118,131 @@ pub(crate) enum Expr<'a> {
     Other,
 }
 
-impl<'a> Expr<'a> {
-    /// Compares what is in the first register.
-    pub(crate) fn compare(negated: bool, data: impl Into<Bytes<'a>>) -> Self {
-        Self::Cmp { sreg: REG_1, op: if negated { CMP_NEQ } else { CMP_EQ }, data: data.into() }
+impl Expr<'static> {
+    pub(crate) fn compare(field: Field, mask: Option<Vec<u8>>, data: Vec<u8>, negated: bool) -> Self {
+        Self::Compare(Compare { field, mask: mask.map(Cow::Owned), data: data.into(), negated })
     }
 
-    /// Masks, then changes a number in the first register.
-    pub(crate) fn bitwise(mask: u32, xor: u32) -> Self {
-        let bytes = |number: u32| number.to_ne_bytes().to_vec().into();
-        Self::Bitwise { sreg: REG_1, dreg: REG_1, mask: bytes(mask), xor: bytes(xor) }
+    /// Compares an address or prefix at `offset` of the network header, as both iptables and nft write it: only the bytes
+    /// that the prefix covers, with a mask if it ends within a byte.
+    pub(crate) fn compare_address(offset: u32, net: IpNetwork, negated: bool) -> Self {
+        let mut data = octets(net.network());
+        let whole = usize::from(net.prefix() / 8);
+        let aligned = net.prefix().is_multiple_of(8) && whole > 0;
+        if aligned {
+            data.truncate(whole);
+        }
+        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let field = Field::Payload { base: base::NETWORK, offset, len };
+        Self::compare(field, (!aligned).then(|| octets(net.mask())), data, negated)
     }
+}
 
-    /// Loads the destination port into the first register.
-    pub(crate) fn load_destination_port() -> Self {
-        Self::Payload { base: base::TRANSPORT, offset: offset::DESTINATION_PORT, len: 2, dreg: REG_1 }
-    }
+/// A field in a register, with its mask.
+struct Loaded<'a> {
+    field: Field,
+    register: u32,
+    mask: Option<&'a [u8]>,
+}
 
-    /// `None` if a part of it is missing or unknown here.
-    fn parse(name: &[u8], data: &'a [u8]) -> Option<Self> {
-        Some(match name {
-            b"meta" => {
-                let meta = ExprMetaAttrs::new(data);
-                let key = meta.get_key().ok()?;
-                match meta.get_dreg() {
-                    Ok(dreg) => Self::Meta { key, dreg },
-                    Err(_) => Self::SetMeta { key, sreg: meta.get_sreg().ok()? },
-                }
-            }
-            b"payload" => {
-                let payload = ExprPayloadAttrs::new(data);
-                Self::Payload {
-                    base: payload.get_base().ok()?,
-                    offset: payload.get_offset().ok()?,
-                    len: payload.get_len().ok()?,
-                    dreg: payload.get_dreg().ok()?,
-                }
-            }
-            b"bitwise" => {
-                let bitwise = ExprBitwiseAttrs::new(data);
-                let mask = bitwise.get_mask().ok()?.get_value().ok()?.into();
-                let xor = bitwise.get_xor().ok()?.get_value().ok()?.into();
-                Self::Bitwise { sreg: bitwise.get_sreg().ok()?, dreg: bitwise.get_dreg().ok()?, mask, xor }
-            }
-            b"cmp" => {
-                let cmp = ExprCmpAttrs::new(data);
-                let data = cmp.get_data().ok()?.get_value().ok()?.into();
-                Self::Cmp { sreg: cmp.get_sreg().ok()?, op: cmp.get_op().ok()?, data }
-            }
-            b"immediate" => immediate(data)?,
-            b"counter" => Self::Counter,
-            b"ct" => {
-                let ct = ExprCtAttrs::new(data);
-                (ct.get_key() == Ok(CT_STATE)).then_some(())?;
-                Self::ConntrackState { dreg: ct.get_dreg().ok()? }
-            }
-            b"fib" => {
-                let fib = ExprFibAttrs::new(data);
-                (fib.get_result() == Ok(FIB_ADDRTYPE) && fib.get_flags() == Ok(FIB_DADDR)).then_some(())?;
-                Self::DestinationType { dreg: fib.get_dreg().ok()? }
-            }
-            b"nat" => dnat(data)?,
-            b"masq" => {
-                let masq = ExprMasqAttrs::new(data);
-                let is_plain = masq.get_flags().unwrap_or(0) == 0 && masq.get_reg_proto_min().is_err();
-                is_plain.then_some(Self::Masquerade)?
-            }
-            b"match" => {
-                let found = CompatMatchAttrs::new(data);
-                let (name, info) = (found.get_name().ok()?.to_str().ok()?, found.get_info().ok()?);
-                Self::Match { name: name.into(), rev: found.get_rev().ok()?, info: info.into() }
-            }
-            b"target" => {
-                let target = ExprTargetAttrs::new(data);
-                let (name, info) = (target.get_name().ok()?.to_str().ok()?, target.get_info().ok()?);
-                Self::Target { name: name.into(), rev: target.get_rev().ok()?, info: info.into() }
-            }
-            _ => return None,
-        })
+/// The expressions of a rule's `NFTA_RULE_EXPRESSIONS` attribute, without counters: those change with traffic and are no
+/// part of what a rule says.
+pub(crate) fn decode(list: &[u8]) -> Vec<Expr<'_>> {
+    let (mut exprs, mut loaded, mut position) = (Vec::new(), None, 0);
+    while let Some((_, element)) = chop_header(list, &mut position) {
+        let name = find_attr(element, EXPR_NAME).map(cut_nul).unwrap_or_default();
+        let data = find_attr(element, EXPR_DATA).unwrap_or_default();
+        exprs.extend(decode_one(name, data, &mut loaded).unwrap_or(Some(Expr::Other)));
     }
+    exprs
+}
+
+/// The expression, or nothing for what another one needs; `None` if a part of it is missing or unknown here.
+fn decode_one<'a>(name: &[u8], data: &'a [u8], loaded: &mut Option<Loaded<'a>>) -> Option<Option<Expr<'a>>> {
+    if let Some((field, register)) = load(name, data) {
+        *loaded = Some(Loaded { field, register, mask: None });
+        return Some(None);
+    }
+    Some(Some(match name {
+        b"counter" => return Some(None),
+        b"bitwise" => return bitwise(data, loaded),
+        b"cmp" => compare(data, loaded.take()?)?,
+        b"meta" => {
+            let meta = ExprMetaAttrs::new(data);
+            (meta.get_key() == Ok(META_MARK)).then_some(())?;
+            Expr::SetMark { sreg: meta.get_sreg().ok()? }
+        }
+        b"immediate" => immediate(data)?,
+        b"nat" => dnat(data)?,
+        b"masq" => {
+            let masq = ExprMasqAttrs::new(data);
+            let is_plain = masq.get_flags().unwrap_or(0) == 0 && masq.get_reg_proto_min().is_err();
+            is_plain.then_some(Expr::Masquerade)?
+        }
+        b"match" => {
+            let found = CompatMatchAttrs::new(data);
+            let (name, info) = (found.get_name().ok()?.to_str().ok()?, found.get_info().ok()?);
+            Expr::Match { name: name.into(), rev: found.get_rev().ok()?, info: info.into() }
+        }
+        b"target" => {
+            let target = ExprTargetAttrs::new(data);
+            let (name, info) = (target.get_name().ok()?.to_str().ok()?, target.get_info().ok()?);
+            Expr::Target { name: name.into(), rev: target.get_rev().ok()?, info: info.into() }
+        }
+        _ => return None,
+    }))
+}
+
+/// What an expression loads into which register; `None` if it loads nothing that is known here.
+fn load(name: &[u8], data: &[u8]) -> Option<(Field, u32)> {
+    match name {
+        b"meta" => {
+            let meta = ExprMetaAttrs::new(data);
+            Some((Field::Meta(meta.get_key().ok()?), meta.get_dreg().ok()?))
+        }
+        b"payload" => {
+            let payload = ExprPayloadAttrs::new(data);
+            let (base, offset) = (payload.get_base().ok()?, payload.get_offset().ok()?);
+            let field = Field::Payload { base, offset, len: payload.get_len().ok()? };
+            Some((field, payload.get_dreg().ok()?))
+        }
+        b"ct" => {
+            let ct = ExprCtAttrs::new(data);
+            (ct.get_key() == Ok(CT_STATE)).then_some((Field::ConntrackState, ct.get_dreg().ok()?))
+        }
+        b"fib" => {
+            let fib = ExprFibAttrs::new(data);
+            let is_type = fib.get_result() == Ok(FIB_ADDRTYPE) && fib.get_flags() == Ok(FIB_DADDR);
+            is_type.then_some((Field::DestinationType, fib.get_dreg().ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// A mask, for the comparison that follows, or a change of the mark.
+fn bitwise<'a>(data: &'a [u8], loaded: &mut Option<Loaded<'a>>) -> Option<Option<Expr<'a>>> {
+    let bitwise = ExprBitwiseAttrs::new(data);
+    let (sreg, dreg) = (bitwise.get_sreg().ok()?, bitwise.get_dreg().ok()?);
+    let (mask, xor) = (bitwise.get_mask().ok()?.get_value().ok()?, bitwise.get_xor().ok()?.get_value().ok()?);
+    let found = loaded.take().filter(|loaded| loaded.register == sreg && loaded.mask.is_none())?;
+    if xor.iter().all(|byte| *byte == 0) {
+        *loaded = Some(Loaded { register: dreg, mask: Some(mask), ..found });
+        return Some(None);
+    }
+    let change = Expr::ChangeMark { dreg, mask: mask.into(), xor: xor.into() };
+    (found.field == Field::MARK).then_some(Some(change))
+}
+
+fn compare<'a>(data: &'a [u8], Loaded { field, register, mask }: Loaded<'a>) -> Option<Expr<'a>> {
+    let cmp = ExprCmpAttrs::new(data);
+    let negated = match cmp.get_op().ok()? {
+        CMP_EQ => false,
+        CMP_NEQ => true,
+        _ => return None,
+    };
+    let data = cmp.get_data().ok()?.get_value().ok()?.into();
+    let compare = Compare { field, mask: mask.map(Cow::Borrowed), data, negated };
+    (cmp.get_sreg() == Ok(register)).then_some(Expr::Compare(compare))
 }
 
 fn immediate(data: &[u8]) -> Option<Expr<'_>> {
@@ -207,80 +272,88 @@ fn dnat(data: &[u8]) -> Option<Expr<'_>> {
     is_plain.then_some(Expr::Dnat { family: nat.get_family().ok()? })
 }
 
-/// The expressions of a rule's `NFTA_RULE_EXPRESSIONS` attribute, one by one.
-pub(crate) fn decode(list: &[u8]) -> impl Iterator<Item = Expr<'_>> {
-    let mut position = 0;
-    std::iter::from_fn(move || {
-        let (_, element) = chop_header(list, &mut position)?;
-        let name = find_attr(element, EXPR_NAME).map(cut_nul).unwrap_or_default();
-        let data = find_attr(element, EXPR_DATA).unwrap_or_default();
-        Some(Expr::parse(name, data).unwrap_or(Expr::Other))
-    })
-}
-
 /// Appends expressions to an opened `NFTA_RULE_EXPRESSIONS` attribute.
-pub(crate) fn push<P: Pusher>(mut list: PushExprListAttrs<P>, exprs: &[Expr<'_>]) -> PushExprListAttrs<P> {
-    for expr in exprs {
-        list = push_one(list.nested_elem(), expr);
-    }
-    list
+pub(crate) fn push<P: Pusher>(list: PushExprListAttrs<P>, exprs: &[Expr<'_>]) -> PushExprListAttrs<P> {
+    exprs.iter().fold(list, push_one)
 }
 
-fn push_one<P: Pusher>(element: PushExprAttrs<P>, expr: &Expr<'_>) -> P {
+fn push_one<P: Pusher>(list: PushExprListAttrs<P>, expr: &Expr<'_>) -> PushExprListAttrs<P> {
     match expr {
-        Expr::Meta { key, dreg } => {
-            element.nested_data_meta().push_key(*key).push_dreg(*dreg).end_nested().end_nested()
-        }
-        Expr::SetMeta { key, sreg } => {
-            element.nested_data_meta().push_key(*key).push_sreg(*sreg).end_nested().end_nested()
-        }
-        Expr::Payload { base, offset, len, dreg } => {
-            let data = element.nested_data_payload().push_dreg(*dreg).push_base(*base);
-            data.push_offset(*offset).push_len(*len).end_nested().end_nested()
-        }
-        Expr::Bitwise { sreg, dreg, mask, xor } => {
-            let len = u32::try_from(mask.len()).unwrap_or(u32::MAX);
-            let data = element.nested_data_bitwise().push_sreg(*sreg).push_dreg(*dreg).push_len(len);
-            let data = data.nested_mask().push_value(mask).end_nested();
-            data.nested_xor().push_value(xor).end_nested().end_nested().end_nested()
-        }
-        Expr::Cmp { sreg, op, data } => {
-            let cmp = element.nested_data_cmp().push_sreg(*sreg).push_op(*op);
-            cmp.nested_data().push_value(data).end_nested().end_nested().end_nested()
+        Expr::Compare(compare) => push_compare(list, compare),
+        Expr::ChangeMark { dreg, mask, xor } => push_bitwise(push_load(list, Field::MARK), *dreg, mask, xor),
+        Expr::SetMark { sreg } => {
+            let data = list.nested_elem().nested_data_meta();
+            data.push_key(META_MARK).push_sreg(*sreg).end_nested().end_nested()
         }
         Expr::Value { dreg, data } => {
-            let immediate = element.nested_data_immediate().push_dreg(*dreg);
+            let immediate = list.nested_elem().nested_data_immediate().push_dreg(*dreg);
             immediate.nested_data().push_value(data).end_nested().end_nested().end_nested()
         }
         Expr::Verdict(verdict) => {
-            let data = element.nested_data_immediate().push_dreg(0).nested_data();
+            let data = list.nested_elem().nested_data_immediate().push_dreg(0).nested_data();
             push_verdict(data, verdict).end_nested().end_nested()
         }
         Expr::Counter => {
-            element.nested_data_counter().push_bytes(0).push_packets(0).end_nested().end_nested()
-        }
-        Expr::ConntrackState { dreg } => {
-            element.nested_data_ct().push_key(CT_STATE).push_dreg(*dreg).end_nested().end_nested()
-        }
-        Expr::DestinationType { dreg } => {
-            let fib = element.nested_data_fib().push_dreg(*dreg).push_result(FIB_ADDRTYPE);
-            fib.push_flags(FIB_DADDR).end_nested().end_nested()
+            let data = list.nested_elem().nested_data_counter();
+            data.push_bytes(0).push_packets(0).end_nested().end_nested()
         }
         Expr::Dnat { family } => {
-            let nat = element.nested_data_nat().push_type(NAT_DNAT).push_family(*family);
+            let nat = list.nested_elem().nested_data_nat().push_type(NAT_DNAT).push_family(*family);
             nat.push_reg_addr_min(REG_1).push_reg_proto_min(REG_2).end_nested().end_nested()
         }
         Expr::Match { name, rev, info } => {
-            let data = element.nested_data_match().push_name_bytes(name.as_bytes()).push_rev(*rev);
-            data.push_info(info).end_nested().end_nested()
+            let data = list.nested_elem().nested_data_match().push_name_bytes(name.as_bytes());
+            data.push_rev(*rev).push_info(info).end_nested().end_nested()
         }
         Expr::Target { name, rev, info } => {
-            let data = element.nested_data_target().push_name_bytes(name.as_bytes()).push_rev(*rev);
-            data.push_info(info).end_nested().end_nested()
+            let data = list.nested_elem().nested_data_target().push_name_bytes(name.as_bytes());
+            data.push_rev(*rev).push_info(info).end_nested().end_nested()
         }
-        Expr::Masquerade => push_masquerade(element),
-        Expr::Other => element.end_nested(),
+        Expr::Masquerade => push_masquerade(list.nested_elem()),
+        Expr::Other => list.nested_elem().end_nested(),
     }
+}
+
+fn push_compare<P: Pusher>(list: PushExprListAttrs<P>, compare: &Compare<'_>) -> PushExprListAttrs<P> {
+    let Compare { field, mask, data, negated } = compare;
+    let mut list = push_load(list, *field);
+    if let Some(mask) = mask {
+        list = push_bitwise(list, REG_1, mask, &vec![0; mask.len()]);
+    }
+    let cmp = list.nested_elem().nested_data_cmp().push_sreg(REG_1);
+    let cmp = cmp.push_op(if *negated { CMP_NEQ } else { CMP_EQ });
+    cmp.nested_data().push_value(data).end_nested().end_nested().end_nested()
+}
+
+/// Loads a field into the first register.
+fn push_load<P: Pusher>(list: PushExprListAttrs<P>, field: Field) -> PushExprListAttrs<P> {
+    let element = list.nested_elem();
+    match field {
+        Field::Meta(key) => element.nested_data_meta().push_key(key).push_dreg(REG_1).end_nested(),
+        Field::Payload { base, offset, len } => {
+            let payload = element.nested_data_payload().push_dreg(REG_1).push_base(base);
+            payload.push_offset(offset).push_len(len).end_nested()
+        }
+        Field::ConntrackState => element.nested_data_ct().push_key(CT_STATE).push_dreg(REG_1).end_nested(),
+        Field::DestinationType => {
+            let fib = element.nested_data_fib().push_dreg(REG_1).push_result(FIB_ADDRTYPE);
+            fib.push_flags(FIB_DADDR).end_nested()
+        }
+    }
+    .end_nested()
+}
+
+/// Masks, then changes what is in the first register.
+fn push_bitwise<P: Pusher>(
+    list: PushExprListAttrs<P>,
+    dreg: u32,
+    mask: &[u8],
+    xor: &[u8],
+) -> PushExprListAttrs<P> {
+    let len = u32::try_from(mask.len()).unwrap_or(u32::MAX);
+    let data = list.nested_elem().nested_data_bitwise().push_sreg(REG_1).push_dreg(dreg).push_len(len);
+    let data = data.nested_mask().push_value(mask).end_nested();
+    data.nested_xor().push_value(xor).end_nested().end_nested().end_nested()
 }
 
 /// The generated encoder lacks it.
@@ -313,24 +386,6 @@ pub(crate) fn text(bytes: &[u8]) -> Option<&str> {
 
 pub(crate) fn cut_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
-}
-
-/// Compares an address or prefix at `offset` of the network header, as both iptables and nft write it: only the bytes
-/// that the prefix covers, with a mask if it ends within a byte.
-pub(crate) fn push_address(exprs: &mut Vec<Expr<'_>>, offset: u32, net: IpNetwork, negated: bool) {
-    let mut data = octets(net.network());
-    let whole = usize::from(net.prefix() / 8);
-    let aligned = net.prefix().is_multiple_of(8) && whole > 0;
-    if aligned {
-        data.truncate(whole);
-    }
-    let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-    exprs.push(Expr::Payload { base: base::NETWORK, offset, len, dreg: REG_1 });
-    if !aligned {
-        let (mask, xor) = (octets(net.mask()).into(), vec![0; data.len()].into());
-        exprs.push(Expr::Bitwise { sreg: REG_1, dreg: REG_1, mask, xor });
-    }
-    exprs.push(Expr::compare(negated, data));
 }
 
 /// The network that such a comparison is about.

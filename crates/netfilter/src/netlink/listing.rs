@@ -142,7 +142,7 @@ fn listed(message: &Message<'_>, table: &TableRef) -> Option<RuleInfo> {
     let attrs = rule_attrs(message)?;
     let id = RuleId::Handle(attrs.get_handle().ok()?);
     let expressions = attrs.get_expressions().map(|list| list.get_buf()).unwrap_or_default();
-    let exprs: Vec<Expr<'_>> = expr::decode(expressions).collect();
+    let exprs = expr::decode(expressions);
     let comment = message::read_comment(attrs.get_userdata().unwrap_or_default());
     // A comment that cannot be read is not one of ours.
     let canon = comment.as_ref().ok().and_then(|comment| canon(&exprs, *comment, table));

@@ -12,7 +12,6 @@ mod limbo;
 mod listing;
 mod message;
 mod nft;
-mod parts;
 mod socket;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bytes of others: whatever they are, reading them ends, and what cannot be read is foreign.
 
+use netlink_bindings::nftables::PushExprListAttrs;
+
 use super::expr::{self, Expr};
 use super::listing::handle;
 use super::message::{Messages, NewRule, read_comment};
@@ -27,13 +29,20 @@ fn written() -> Vec<Vec<u8>> {
     fitting.map(message).collect()
 }
 
+/// The expressions as the kernel gets them.
+pub(super) fn bytes(exprs: &[Expr<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    expr::push(PushExprListAttrs::new(&mut bytes), exprs);
+    bytes
+}
+
 /// Everything that reads rules.
 fn read(message: &Message<'_>) {
     let attrs = message.body.get(4..).unwrap_or_default();
     let _ = handle(message);
     for kind in 1..8 {
         let bytes = netlink_bindings::utils::find_attr(attrs, kind).unwrap_or_default();
-        let exprs: Vec<Expr<'_>> = expr::decode(bytes).collect();
+        let exprs = expr::decode(bytes);
         let _ = xt::decode(&exprs, crate::xt::Family::Ipv4);
         let _ = xt::decode(&exprs, crate::xt::Family::Ipv6);
         let _ = nft::decode(&exprs, Family::Inet);

@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnetwork::IpNetwork;
 
-pub(crate) use canon::{Canon, Extension, Maybe, fill};
+pub(crate) use canon::{Canon, Extension, fill};
 pub use names::is_chain_name;
 pub(crate) use parse::rule_from_listing;
 

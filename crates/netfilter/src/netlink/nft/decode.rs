@@ -5,8 +5,7 @@
 use std::net::SocketAddr;
 
 use super::encode::INTERFACE_SIZE;
-use crate::netlink::expr::{self, Expr, Verdict, base, meta, offset};
-use crate::netlink::parts::{Compare, Field, Part, parts};
+use crate::netlink::expr::{self, Compare, Expr, Field, Verdict, base};
 use crate::nft::{CtState, Family, Protocol, Statement};
 
 /// The statements that these expressions make up.
@@ -14,21 +13,13 @@ pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Vec<Statement
     let mut reader =
         Reader { family, network: Tested::default(), transport: Tested::default(), values: [None, None] };
     let mut statements = Vec::new();
-    let mut parts = parts(exprs);
-    while let Some(part) = parts.next() {
-        match part {
-            Part::Compare(compare) => statements.extend(reader.compare(&compare)?),
-            Part::Change { field: Field::Meta(meta::MARK), register, mask, xor } => {
-                let set = Expr::SetMeta { key: meta::MARK, sreg: register };
-                matches!(parts.next()?, Part::Single(expr) if *expr == set).then_some(())?;
-                statements.push(set_mark(mask, xor)?);
-            }
-            Part::Change { .. } => return None,
-            Part::Single(Expr::Value { dreg, data }) => {
-                let slot = usize::try_from(*dreg).ok()?.checked_sub(1)?;
-                *reader.values.get_mut(slot)? = Some(&**data);
-            }
-            Part::Single(expr) => statements.push(reader.single(expr)?),
+    let mut exprs = exprs.iter();
+    while let Some(expr) = exprs.next() {
+        if let Expr::ChangeMark { dreg, mask, xor } = expr {
+            (*exprs.next()? == Expr::SetMark { sreg: *dreg }).then_some(())?;
+            statements.push(set_mark(mask, xor)?);
+        } else {
+            statements.extend(reader.single(expr)?);
         }
     }
     // A test of a protocol alone is a statement that this crate does not have.
@@ -67,47 +58,47 @@ struct Reader<'e> {
     values: [Option<&'e [u8]>; 2],
 }
 
-impl Reader<'_> {
+impl<'e> Reader<'e> {
     /// The statement, or nothing for a test that the next one needs.
     fn compare(&mut self, Compare { field, mask, data, negated }: &Compare<'_>) -> Option<Option<Statement>> {
-        let negated = *negated;
-        Some(Some(match (field, mask) {
+        let (mask, negated) = (mask.as_deref(), *negated);
+        Some(Some(match (*field, mask) {
             (Field::Payload { base: base::NETWORK, offset: at, .. }, mask) => {
                 let is_ipv4 = self.is_ipv4()?;
-                let net = expr::network(data, *mask, is_ipv4)?;
-                let (source, destination) = offset::addresses(is_ipv4);
-                match *at {
+                let net = expr::network(data, mask, is_ipv4)?;
+                let (source, destination) = expr::address_offsets(is_ipv4);
+                match at {
                     at if at == source => Statement::SourceAddress { net, negated },
                     at if at == destination => Statement::DestinationAddress { net, negated },
                     _ => return None,
                 }
             }
             (Field::ConntrackState, Some(mask)) if negated && data.iter().all(|byte| *byte == 0) => {
-                let bits = u32::from_ne_bytes((*mask).try_into().ok()?);
+                let bits = u32::from_ne_bytes(mask.try_into().ok()?);
                 Statement::ConntrackState(CtState::from_bits(u16::try_from(bits).ok()?)?)
             }
-            (Field::Meta(meta::MARK), Some(mask)) if !negated && data == mask => {
-                Statement::Marked(u32::from_ne_bytes((*mask).try_into().ok()?))
+            (Field::MARK, Some(mask)) if !negated && **data == *mask => {
+                Statement::Marked(u32::from_ne_bytes(mask.try_into().ok()?))
             }
-            (Field::Meta(meta::NFPROTO), None) if !negated && self.family == Family::Inet => {
+            (Field::NFPROTO, None) if !negated && self.family == Family::Inet => {
                 self.network.set(data)?;
                 return Some(None);
             }
-            (Field::Meta(meta::L4PROTO), None) if !negated => {
+            (Field::L4PROTO, None) if !negated => {
                 self.transport.set(data)?;
                 return Some(None);
             }
-            (Field::Meta(meta::IIFNAME), None) => Statement::InInterface { name: interface(data)?, negated },
-            (Field::Meta(meta::OIFNAME), None) => Statement::OutInterface { name: interface(data)?, negated },
-            (Field::Payload { base: base::LINK, offset: offset::ETHER_SOURCE, len: 6 }, None) => {
-                Statement::EtherSource { address: (*data).try_into().ok()?, negated }
+            (Field::IIFNAME, None) => Statement::InInterface { name: interface(data)?, negated },
+            (Field::OIFNAME, None) => Statement::OutInterface { name: interface(data)?, negated },
+            (Field::ETHER_SOURCE, None) => {
+                Statement::EtherSource { address: (**data).try_into().ok()?, negated }
             }
-            (Field::Payload { base: base::TRANSPORT, offset: offset::DESTINATION_PORT, len: 2 }, None) => {
+            (Field::DESTINATION_PORT, None) => {
                 let protocol = Protocol::from_number(self.transport.take()?)?;
-                let port = u16::from_be_bytes((*data).try_into().ok()?);
+                let port = u16::from_be_bytes((**data).try_into().ok()?);
                 Statement::DestinationPort { protocol, port, negated }
             }
-            (Field::DestinationType, None) if !negated && *data == expr::RTN_LOCAL.to_ne_bytes() => {
+            (Field::DestinationType, None) if !negated && **data == expr::RTN_LOCAL.to_ne_bytes() => {
                 Statement::DestinationLocal
             }
             _ => return None,
@@ -125,8 +116,15 @@ impl Reader<'_> {
             .map(|(_, is_ipv4)| is_ipv4)
     }
 
-    fn single(&mut self, expr: &Expr<'_>) -> Option<Statement> {
-        Some(match expr {
+    /// The statement, or nothing for what the next one needs.
+    fn single(&mut self, expr: &'e Expr<'e>) -> Option<Option<Statement>> {
+        Some(Some(match expr {
+            Expr::Compare(compare) => return self.compare(compare),
+            Expr::Value { dreg, data } => {
+                let slot = usize::try_from(*dreg).ok()?.checked_sub(1)?;
+                *self.values.get_mut(slot)? = Some(&**data);
+                return Some(None);
+            }
             Expr::Verdict(Verdict::Accept) => Statement::Accept,
             Expr::Verdict(Verdict::Drop) => Statement::Drop,
             Expr::Verdict(Verdict::Return) => Statement::Return,
@@ -138,20 +136,14 @@ impl Reader<'_> {
                 let ip = expr::address(ip, self.family == Family::Ip)?;
                 Statement::Dnat(SocketAddr::new(ip, expr::port(port)?))
             }
-            Expr::Meta { .. }
-            | Expr::Payload { .. }
+            Expr::ChangeMark { .. }
+            | Expr::SetMark { .. }
             | Expr::Counter
-            | Expr::SetMeta { .. }
-            | Expr::Bitwise { .. }
-            | Expr::Cmp { .. }
-            | Expr::Value { .. }
-            | Expr::DestinationType { .. }
-            | Expr::ConntrackState { .. }
             | Expr::Dnat { .. }
             | Expr::Match { .. }
             | Expr::Target { .. }
             | Expr::Other => return None,
-        })
+        }))
     }
 }
 

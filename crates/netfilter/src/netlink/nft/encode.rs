@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use ipnetwork::IpNetwork;
 
-use crate::netlink::expr::{self, Expr, REG_1, REG_2, RTN_LOCAL, Verdict, base, meta, offset};
+use crate::netlink::expr::{self, Expr, Field, REG_1, REG_2, RTN_LOCAL, Verdict};
 use crate::nft::{Family, Rule, Statement};
 
 /// `IFNAMSIZ`
@@ -34,30 +34,29 @@ impl Encoder {
             Statement::DestinationAddress { net, negated } => {
                 self.address(*net, |(_, destination)| destination, *negated)
             }
-            Statement::EtherSource { address, negated } => self.ether_source(*address, *negated),
-            Statement::InInterface { name, negated } => self.interface(meta::IIFNAME, name, *negated),
-            Statement::OutInterface { name, negated } => self.interface(meta::OIFNAME, name, *negated),
+            Statement::EtherSource { address, negated } => {
+                self.compare(Field::ETHER_SOURCE, address.to_vec(), *negated)
+            }
+            Statement::InInterface { name, negated } => self.interface(Field::IIFNAME, name, *negated),
+            Statement::OutInterface { name, negated } => self.interface(Field::OIFNAME, name, *negated),
             Statement::DestinationPort { protocol, port, negated } => {
                 self.port(protocol.number(), *port, *negated)
             }
             Statement::DestinationLocal => {
-                self.exprs.push(Expr::DestinationType { dreg: REG_1 });
-                self.compare(false, RTN_LOCAL.to_ne_bytes().to_vec());
+                self.compare(Field::DestinationType, RTN_LOCAL.to_ne_bytes().to_vec(), false);
             }
             Statement::ConntrackState(states) => {
-                self.exprs.push(Expr::ConntrackState { dreg: REG_1 });
-                self.exprs.push(Expr::bitwise(states.bits().into(), 0));
-                self.compare(true, vec![0; 4]);
+                let mask = u32::from(states.bits()).to_ne_bytes().to_vec();
+                self.exprs.push(Expr::compare(Field::ConntrackState, Some(mask), vec![0; 4], true));
             }
             Statement::Marked(bits) => {
-                self.exprs.push(Expr::Meta { key: meta::MARK, dreg: REG_1 });
-                self.exprs.push(Expr::bitwise(*bits, 0));
-                self.compare(false, bits.to_ne_bytes().to_vec());
+                let bits = bits.to_ne_bytes().to_vec();
+                self.exprs.push(Expr::compare(Field::MARK, Some(bits.clone()), bits, false));
             }
             Statement::SetMark(bits) => {
-                self.exprs.push(Expr::Meta { key: meta::MARK, dreg: REG_1 });
-                self.exprs.push(Expr::bitwise(!bits, *bits));
-                self.exprs.push(Expr::SetMeta { key: meta::MARK, sreg: REG_1 });
+                let bytes = |bits: u32| bits.to_ne_bytes().to_vec().into();
+                self.exprs.push(Expr::ChangeMark { dreg: REG_1, mask: bytes(!bits), xor: bytes(*bits) });
+                self.exprs.push(Expr::SetMark { sreg: REG_1 });
             }
             Statement::Counter => self.exprs.push(Expr::Counter),
             Statement::Accept => self.exprs.push(Expr::Verdict(Verdict::Accept)),
@@ -80,38 +79,25 @@ impl Encoder {
     fn address(&mut self, net: IpNetwork, which: fn((u32, u32)) -> u32, negated: bool) {
         let number = if net.is_ipv4() { Family::Ip } else { Family::Ip6 }.number();
         if self.family == Family::Inet && self.network != Some(number) {
-            self.exprs.push(Expr::Meta { key: meta::NFPROTO, dreg: REG_1 });
-            self.compare(false, vec![number]);
+            self.compare(Field::NFPROTO, vec![number], false);
             self.network = Some(number);
         }
-        expr::push_address(&mut self.exprs, which(offset::addresses(net.is_ipv4())), net, negated);
+        let offset = which(expr::address_offsets(net.is_ipv4()));
+        self.exprs.push(Expr::compare_address(offset, net, negated));
     }
 
-    fn ether_source(&mut self, address: [u8; 6], negated: bool) {
-        self.exprs.push(Expr::Payload {
-            base: base::LINK,
-            offset: offset::ETHER_SOURCE,
-            len: 6,
-            dreg: REG_1,
-        });
-        self.compare(negated, address.to_vec());
-    }
-
-    fn interface(&mut self, key: u32, name: &str, negated: bool) {
+    fn interface(&mut self, field: Field, name: &str, negated: bool) {
         let mut data = name.as_bytes().to_vec();
         data.resize(INTERFACE_SIZE, 0);
-        self.exprs.push(Expr::Meta { key, dreg: REG_1 });
-        self.compare(negated, data);
+        self.compare(field, data, negated);
     }
 
     fn port(&mut self, protocol: u8, port: u16, negated: bool) {
         if self.transport != Some(protocol) {
-            self.exprs.push(Expr::Meta { key: meta::L4PROTO, dreg: REG_1 });
-            self.compare(false, vec![protocol]);
+            self.compare(Field::L4PROTO, vec![protocol], false);
             self.transport = Some(protocol);
         }
-        self.exprs.push(Expr::load_destination_port());
-        self.compare(negated, port.to_be_bytes().to_vec());
+        self.compare(Field::DESTINATION_PORT, port.to_be_bytes().to_vec(), negated);
     }
 
     fn dnat(&mut self, to: SocketAddr) {
@@ -120,7 +106,7 @@ impl Encoder {
         self.exprs.push(Expr::Dnat { family: self.family.number().into() });
     }
 
-    fn compare(&mut self, negated: bool, data: Vec<u8>) {
-        self.exprs.push(Expr::compare(negated, data));
+    fn compare(&mut self, field: Field, data: Vec<u8>, negated: bool) {
+        self.exprs.push(Expr::compare(field, None, data, negated));
     }
 }

@@ -2,7 +2,10 @@
 //! Encodings without a kernel.
 
 use super::{decode, encode};
-use crate::netlink::expr::{CMP_EQ, Expr, REG_1, REG_2, base, meta};
+use netlink_bindings::nftables::{PushExprAttrs, PushExprListAttrs};
+
+use crate::netlink::expr::{self, Expr, REG_1, REG_2};
+use crate::netlink::tests::bytes;
 use crate::nft::{CtState, Family, Protocol, Rule, Statement};
 
 fn net(text: &str) -> ipnetwork::IpNetwork {
@@ -43,7 +46,8 @@ fn what_is_written_is_read_back() {
         for family in [Family::Inet, Family::Ip, Family::Ip6, Family::Bridge] {
             let rule = Rule::new(statements.clone());
             let Some(canon) = rule.canon(family) else { continue };
-            assert_eq!(decode(&encode(&rule, family), family), Some(canon.statements), "{family:?}");
+            let encoded = bytes(&encode(&rule, family));
+            assert_eq!(decode(&expr::decode(&encoded), family), Some(canon.statements), "{family:?}");
             written += 1;
         }
     }
@@ -64,34 +68,77 @@ fn what_does_not_fit_the_family_has_no_canonical_form() {
     }
 }
 
+/// One expression as the kernel has it.
+fn raw(write: impl FnOnce(PushExprAttrs<PushExprListAttrs<&mut Vec<u8>>>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(PushExprListAttrs::new(&mut bytes).nested_elem());
+    bytes
+}
+
+fn load(key: u32) -> Vec<u8> {
+    raw(|element| drop(element.nested_data_meta().push_key(key).push_dreg(REG_1).end_nested().end_nested()))
+}
+
+fn payload(base: u32, offset: u32, len: u32) -> Vec<u8> {
+    raw(|element| {
+        let payload = element.nested_data_payload().push_dreg(REG_1).push_base(base);
+        payload.push_offset(offset).push_len(len).end_nested().end_nested();
+    })
+}
+
+fn bitwise(mask: &[u8], xor: &[u8]) -> Vec<u8> {
+    raw(|element| {
+        let bitwise = element.nested_data_bitwise().push_sreg(REG_1).push_dreg(REG_1);
+        let bitwise = bitwise.nested_mask().push_value(mask).end_nested();
+        bitwise.nested_xor().push_value(xor).end_nested().end_nested().end_nested();
+    })
+}
+
+fn compare(sreg: u32, data: &[u8]) -> Vec<u8> {
+    raw(|element| {
+        let cmp = element.nested_data_cmp().push_sreg(sreg).push_op(0);
+        cmp.nested_data().push_value(data).end_nested().end_nested().end_nested();
+    })
+}
+
+fn set_mark(sreg: u32) -> Vec<u8> {
+    bytes(&[Expr::SetMark { sreg }])
+}
+
 #[test]
 fn more_than_the_dialect_says_is_not_read() {
-    let compare = |sreg, data: &[u8]| Expr::Cmp { sreg, op: CMP_EQ, data: data.to_vec().into() };
-    let load = |key| Expr::Meta { key, dreg: REG_1 };
-    let port = || Expr::Payload { base: base::TRANSPORT, offset: 2, len: 2, dreg: REG_1 };
-    let mask = || Expr::Bitwise { sreg: REG_1, dreg: REG_1, mask: vec![0xff].into(), xor: vec![0].into() };
+    let change = |mask: u32, xor: u32| bitwise(&mask.to_ne_bytes(), &xor.to_ne_bytes());
+    let (mark, iifname, l4proto) = (|| load(3), || load(6), || load(16));
+    let port = || payload(2, 2, 2);
     for exprs in [
-        vec![Expr::Other],
+        vec![bytes(&[Expr::Other])],
         // a protocol by itself, twice, and a port without one
-        vec![load(meta::L4PROTO), compare(REG_1, &[6])],
-        vec![load(meta::L4PROTO), compare(REG_1, &[6]), load(meta::L4PROTO), compare(REG_1, &[17])],
+        vec![l4proto(), compare(REG_1, &[6])],
+        vec![l4proto(), compare(REG_1, &[6]), l4proto(), compare(REG_1, &[17])],
         vec![port(), compare(REG_1, &[0, 80])],
         // another register, a mask, and names of many
-        vec![load(meta::IIFNAME), compare(REG_2, &[b'a'; 16])],
-        vec![load(meta::IIFNAME), mask(), compare(REG_1, &[0; 16])],
-        vec![load(meta::IIFNAME), compare(REG_1, b"veth")],
-        vec![load(meta::IIFNAME), compare(REG_1, &[b'a'; 16])],
-        vec![load(meta::IIFNAME), compare(REG_1, &[0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])],
+        vec![iifname(), compare(REG_2, &[0; 16])],
+        vec![iifname(), bitwise(&[0xff], &[0]), compare(REG_1, &[0; 16])],
+        vec![iifname(), compare(REG_1, b"veth")],
+        vec![iifname(), compare(REG_1, &[b'a'; 16])],
+        vec![iifname(), compare(REG_1, &[0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])],
         vec![compare(REG_1, &[1])],
-        // a mark that is changed and not set, and one of which more is taken than given
-        vec![load(meta::MARK), Expr::bitwise(!1, 1)],
-        vec![load(meta::MARK), Expr::bitwise(!3, 1), Expr::SetMeta { key: meta::MARK, sreg: REG_1 }],
-        vec![load(meta::MARK), Expr::bitwise(!1, 1), compare(REG_1, &[1, 0, 0, 0])],
-        vec![
-            Expr::Payload { base: base::NETWORK, offset: 12, len: 40, dreg: REG_1 },
-            compare(REG_1, &[0; 40]),
-        ],
+        vec![iifname(), compare(REG_1, &[0; 16]), compare(REG_1, &[0; 16])],
+        // a mark that is changed and not set, set and not changed, and one of which more is taken than given
+        vec![mark(), change(!1, 1)],
+        vec![mark(), change(!1, 1), set_mark(REG_2)],
+        vec![mark(), set_mark(REG_1)],
+        vec![mark(), change(!1, 0), set_mark(REG_1)],
+        vec![mark(), change(!3, 1), set_mark(REG_1)],
+        vec![mark(), change(!1, 1), compare(REG_1, &[1, 0, 0, 0])],
+        vec![mark(), change(!1, 0), change(!1, 0), compare(REG_1, &[0; 4])],
+        vec![iifname(), change(!1, 1), set_mark(REG_1)],
+        vec![payload(1, 12, 40), compare(REG_1, &[0; 40])],
     ] {
-        assert_eq!(decode(&exprs, Family::Ip), None, "{exprs:?}");
+        assert_eq!(decode(&expr::decode(&exprs.concat()), Family::Ip), None, "{exprs:?}");
+    }
+    let (set, whole) = ([mark(), change(!1, 1), set_mark(REG_1)], [iifname(), compare(REG_1, &[0; 16])]);
+    for exprs in [set.as_slice(), whole.as_slice()] {
+        assert_eq!(decode(&expr::decode(&exprs.concat()), Family::Ip).map(|read| read.len()), Some(1));
     }
 }

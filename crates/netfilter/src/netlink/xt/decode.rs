@@ -8,23 +8,17 @@
 use std::net::SocketAddr;
 
 use super::layout;
-use crate::netlink::expr::{self, Expr, Verdict, base, meta, offset};
-use crate::netlink::parts::{Compare, Field, Part, parts};
+use crate::netlink::expr::{self, Compare, Expr, Field, Verdict, base};
 use crate::xt::{Canon, Extension, Family, Protocol, Target, fill};
 
 /// The rule that these expressions make up.
 pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Canon> {
     let mut reader = Reader { family, values: [None, None], rule: Canon::bare(Target::Accept) };
     let mut target = None;
-    for part in parts(exprs) {
+    for expr in exprs {
         // nothing may follow the target
         target.is_none().then_some(())?;
-        match part {
-            Part::Compare(compare) => reader.compare(&compare)?,
-            // iptables writes marks by its own target.
-            Part::Change { .. } => return None,
-            Part::Single(expr) => target = reader.single(expr)?,
-        }
+        target = reader.single(expr)?;
     }
     reader.rule.target = target?;
     Some(reader.rule)
@@ -40,6 +34,7 @@ struct Reader<'e> {
 impl<'e> Reader<'e> {
     fn single(&mut self, expr: &'e Expr<'e>) -> Option<Option<Target>> {
         match expr {
+            Expr::Compare(compare) => self.compare(compare)?,
             Expr::Value { dreg, data } => {
                 let slot = usize::try_from(*dreg).ok()?.checked_sub(1)?;
                 *self.values.get_mut(slot)? = Some(&**data);
@@ -49,57 +44,40 @@ impl<'e> Reader<'e> {
             Expr::Verdict(verdict) => return Some(Some(verdict_target(verdict)?)),
             Expr::Masquerade => return Some(Some(Target::Masquerade)),
             Expr::Dnat { .. } => return Some(Some(self.native_dnat()?)),
-            Expr::Meta { .. }
-            | Expr::Payload { .. }
-            | Expr::Counter
-            | Expr::SetMeta { .. }
-            | Expr::Bitwise { .. }
-            | Expr::Cmp { .. }
-            | Expr::DestinationType { .. }
-            | Expr::ConntrackState { .. }
-            | Expr::Other => return None,
+            // iptables writes marks by its own target.
+            Expr::ChangeMark { .. } | Expr::SetMark { .. } | Expr::Counter | Expr::Other => return None,
         }
         Some(None)
     }
 
     fn compare(&mut self, Compare { field, mask, data, negated }: &Compare<'_>) -> Option<()> {
-        let negated = *negated;
-        match (field, mask) {
-            (Field::Meta(meta::MARK), mask) => {
+        let (mask, negated) = (mask.as_deref(), *negated);
+        match (*field, mask) {
+            (Field::MARK, mask) => {
                 let mask = mask.map_or(Some(u32::MAX), |mask| Some(u32::from_ne_bytes(*mask.first_chunk()?)));
                 let value = u32::from_ne_bytes(*data.first_chunk()?);
                 self.rule.extend(Extension::Mark { value, mask: mask?, negated })
             }
-            (Field::Payload { base: base::NETWORK, offset: offset::IPV4_PROTOCOL, len: 1 }, None)
-                if self.family == Family::Ipv4 =>
-            {
+            (Field::IPV4_PROTOCOL, None) if self.family == Family::Ipv4 => {
                 fill(&mut self.rule.protocol, *data.first()?, negated)
             }
             (Field::Payload { base: base::NETWORK, offset: at, .. }, mask) => {
-                let net = expr::network(data, *mask, self.family == Family::Ipv4)?;
-                let (source, destination) = offset::addresses(self.family == Family::Ipv4);
-                let slot = match *at {
+                let net = expr::network(data, mask, self.family == Family::Ipv4)?;
+                let (source, destination) = expr::address_offsets(self.family == Family::Ipv4);
+                let slot = match at {
                     at if at == source => &mut self.rule.source,
                     at if at == destination => &mut self.rule.destination,
                     _ => return None,
                 };
                 fill(slot, net, negated)
             }
-            (Field::Meta(meta::IIFNAME), None) => {
-                fill(&mut self.rule.in_interface, interface(data)?, negated)
-            }
-            (Field::Meta(meta::OIFNAME), None) => {
-                fill(&mut self.rule.out_interface, interface(data)?, negated)
-            }
-            (Field::Meta(meta::L4PROTO), None) => fill(&mut self.rule.protocol, *data.first()?, negated),
-            (Field::DestinationType, None) if *data == expr::RTN_LOCAL.to_ne_bytes() && !negated => {
+            (Field::IIFNAME, None) => fill(&mut self.rule.in_interface, interface(data)?, negated),
+            (Field::OIFNAME, None) => fill(&mut self.rule.out_interface, interface(data)?, negated),
+            (Field::L4PROTO, None) => fill(&mut self.rule.protocol, *data.first()?, negated),
+            (Field::DestinationType, None) if **data == expr::RTN_LOCAL.to_ne_bytes() && !negated => {
                 self.rule.extend(Extension::DestinationLocal)
             }
-            (Field::Payload { base: base::TRANSPORT, offset: offset::DESTINATION_PORT, len: 2 }, None)
-                if !negated =>
-            {
-                self.port(expr::port(data)?)
-            }
+            (Field::DESTINATION_PORT, None) if !negated => self.port(expr::port(data)?),
             _ => None,
         }
     }

@@ -7,11 +7,9 @@
 
 use std::borrow::Cow;
 
-use ipnetwork::IpNetwork;
-
 use super::layout;
-use crate::netlink::expr::{self, Expr, REG_1, Verdict, meta, offset};
-use crate::xt::{Canon, Extension, Family, Maybe, Protocol, Target};
+use crate::netlink::expr::{self, Expr, Field, Verdict};
+use crate::xt::{Canon, Extension, Family, Protocol, Target};
 
 /// How ports and marks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,63 +23,46 @@ pub(crate) enum Form {
 /// The expressions of a rule that [`Canon::fits`] the family.
 pub(crate) fn encode(rule: &Canon, family: Family, form: Form) -> Vec<Expr<'static>> {
     let mut exprs = Vec::with_capacity(12);
-    interface(&mut exprs, meta::IIFNAME, rule.in_interface.as_ref());
-    interface(&mut exprs, meta::OIFNAME, rule.out_interface.as_ref());
-    if let Some((number, negated)) = rule.protocol {
-        exprs.push(Expr::Meta { key: meta::L4PROTO, dreg: REG_1 });
-        exprs.push(Expr::compare(negated, vec![number]));
-    }
-    let (source, destination) = offset::addresses(family == Family::Ipv4);
-    address(&mut exprs, source, rule.source);
-    address(&mut exprs, destination, rule.destination);
-    for extension in &rule.extensions {
-        push_extension(&mut exprs, extension, form);
-    }
+    exprs.extend(rule.in_interface.as_ref().map(|slot| interface(Field::IIFNAME, slot)));
+    exprs.extend(rule.out_interface.as_ref().map(|slot| interface(Field::OIFNAME, slot)));
+    let protocol = |(number, negated)| Expr::compare(Field::L4PROTO, None, vec![number], negated);
+    exprs.extend(rule.protocol.map(protocol));
+    let (source, destination) = expr::address_offsets(family == Family::Ipv4);
+    exprs.extend(rule.source.map(|(net, negated)| Expr::compare_address(source, net, negated)));
+    exprs.extend(rule.destination.map(|(net, negated)| Expr::compare_address(destination, net, negated)));
+    exprs.extend(rule.extensions.iter().map(|extension| condition(extension, form)));
     exprs.push(Expr::Counter);
     exprs.push(target(&rule.target, family));
     exprs
 }
 
-fn interface(exprs: &mut Vec<Expr<'static>>, key: u32, slot: Option<&(String, bool)>) {
-    let Some((name, negated)) = slot else { return };
+fn interface(field: Field, (name, negated): &(String, bool)) -> Expr<'static> {
     let data = match name.strip_suffix('+') {
         Some(prefix) => prefix.as_bytes().to_vec(),
         None => [name.as_bytes(), b"\0"].concat(),
     };
-    exprs.push(Expr::Meta { key, dreg: REG_1 });
-    exprs.push(Expr::compare(*negated, data));
+    Expr::compare(field, None, data, *negated)
 }
 
-fn address(exprs: &mut Vec<Expr<'static>>, offset: u32, slot: Maybe<IpNetwork>) {
-    if let Some((net, negated)) = slot {
-        expr::push_address(exprs, offset, net, negated);
-    }
-}
-
-fn push_extension(exprs: &mut Vec<Expr<'static>>, extension: &Extension, form: Form) {
+fn condition(extension: &Extension, form: Form) -> Expr<'static> {
     match extension {
-        Extension::Port(Protocol::Sctp, port) => exprs.push(xt_match("sctp", 0, layout::sctp(*port))),
+        Extension::Port(Protocol::Sctp, port) => xt_match("sctp", 0, layout::sctp(*port)),
         Extension::Port(protocol, port) if form == Form::Extension => {
-            exprs.push(xt_match(protocol.name(), 0, layout::ports(*port)));
+            xt_match(protocol.name(), 0, layout::ports(*port))
         }
         Extension::Port(_, port) => {
-            exprs.push(Expr::load_destination_port());
-            exprs.push(Expr::compare(false, port.to_be_bytes().to_vec()));
+            Expr::compare(Field::DESTINATION_PORT, None, port.to_be_bytes().to_vec(), false)
         }
-        Extension::Ports(ports) => exprs.push(xt_match("multiport", 1, layout::multiport(ports))),
-        Extension::Comment(text) => exprs.push(xt_match("comment", 0, layout::comment(text))),
-        Extension::State(states) => exprs.push(xt_match("conntrack", 3, layout::conntrack(*states))),
-        Extension::DestinationLocal => exprs.push(xt_match("addrtype", 1, layout::destination_local())),
+        Extension::Ports(ports) => xt_match("multiport", 1, layout::multiport(ports)),
+        Extension::Comment(text) => xt_match("comment", 0, layout::comment(text)),
+        Extension::State(states) => xt_match("conntrack", 3, layout::conntrack(*states)),
+        Extension::DestinationLocal => xt_match("addrtype", 1, layout::destination_local()),
         Extension::Mark { value, mask, negated } if form == Form::Extension => {
-            exprs.push(xt_match("mark", 1, layout::mark_match(*value, *mask, *negated)));
+            xt_match("mark", 1, layout::mark_match(*value, *mask, *negated))
         }
         Extension::Mark { value, mask, negated } => {
-            exprs.push(Expr::Meta { key: meta::MARK, dreg: REG_1 });
-            if *mask != u32::MAX {
-                let (mask, xor) = (mask.to_ne_bytes().to_vec().into(), vec![0; 4].into());
-                exprs.push(Expr::Bitwise { sreg: REG_1, dreg: REG_1, mask, xor });
-            }
-            exprs.push(Expr::compare(*negated, value.to_ne_bytes().to_vec()));
+            let mask = (*mask != u32::MAX).then(|| mask.to_ne_bytes().to_vec());
+            Expr::compare(Field::MARK, mask, value.to_ne_bytes().to_vec(), *negated)
         }
     }
 }
