@@ -86,6 +86,38 @@ pub enum AnyRule {
     Nft(nft::Rule),
 }
 
+impl AnyRule {
+    /// The canonical form in a table, equal for rules that say the same; `None` if only a tool knows what the rule says or
+    /// how to write it.
+    pub(crate) fn canon(self, table: &TableRef) -> Option<Self> {
+        match (self, table) {
+            (Self::Xt(rule), TableRef::Xt(family, _)) => rule.canon(*family).map(Self::Xt),
+            (Self::Nft(rule), table) => rule.canon(table.family()).map(Self::Nft),
+            (Self::Xt(_), TableRef::Nft(..)) => None,
+        }
+    }
+
+    /// The chain that it jumps or goes to.
+    pub(crate) fn jump(&self) -> Option<&str> {
+        match self {
+            Self::Xt(rule) => rule.target.jump(),
+            Self::Nft(rule) => rule.jump(),
+        }
+    }
+
+    pub(crate) fn comment(&self) -> Option<&str> {
+        match self {
+            Self::Xt(rule) => rule.comment(),
+            Self::Nft(rule) => rule.comment.as_deref(),
+        }
+    }
+
+    /// What a rule of the iptables dialect says in the words of `iptables -S`.
+    pub(crate) fn xt_text(&self) -> Option<String> {
+        if let Self::Xt(rule) = self { Some(rule.to_string()) } else { None }
+    }
+}
+
 impl From<xt::Rule> for AnyRule {
     fn from(rule: xt::Rule) -> Self {
         Self::Xt(rule)

@@ -121,7 +121,7 @@ fn clear(
     let contradicts = layout.contradictions();
     let is_free = |rule: &Rule| !iptables::leads_to(rule).is_some_and(|address| beside.contains(&address));
     for info in sys.engine()?.rules(&TableRef::Xt(layout.family, Table::Nat), &layout.chain)? {
-        if info.xt().is_some_and(|rule| contradicts(&rule) && is_free(&rule)) {
+        if info.xt().is_some_and(|rule| contradicts(rule) && is_free(rule)) {
             batch.xt(layout.family, Table::Nat).delete_found(&layout.chain, info.id);
         }
     }

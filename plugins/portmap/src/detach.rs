@@ -111,7 +111,7 @@ fn sharers(known: &Known, rules: &[RuleInfo], sys: &mut Sys<'_>) -> Others {
 
 /// Where the rules of a container's own chain lead.
 fn leads_to(rules: &[RuleInfo]) -> impl Iterator<Item = IpAddr> + '_ {
-    rules.iter().filter_map(|info| iptables::leads_to(&info.xt()?))
+    rules.iter().filter_map(|info| iptables::leads_to(info.xt()?))
 }
 
 /// The other attachments whose native rules have the same comment.
@@ -155,7 +155,7 @@ fn native_families(sys: &mut Sys<'_>) -> Result<Vec<Family>, Error> {
 
 /// The UDP flows that a rule of a container's chain forwards, if not to one of the `others`.
 fn flow_of(info: &RuleInfo, family: Family, others: &Others) -> Option<Flow> {
-    let rule = &info.xt()?;
+    let rule = info.xt()?;
     let to = iptables::leads_to(rule).filter(|address| !others.have(*address))?;
     let (Some((Protocol::Udp, port)), net) = iptables::subject(rule) else { return None };
     let address = net.map(|net| net.ip());

@@ -87,9 +87,10 @@ impl Layout {
     /// Tells of a rule of the container's own chain whether it is about one of our ports and is not what we want for it: it
     /// would win, being first. A retried ADD with another address meets such.
     pub(crate) fn contradictions(&self) -> impl Fn(&Rule) -> bool {
-        let own: HashSet<Rule> = self.own.iter().map(Rule::canonical).collect();
+        let family = self.family;
+        let own: HashSet<Rule> = self.own.iter().map(|rule| rule.canonical(family)).collect();
         let about: HashSet<Subject> = self.own.iter().map(subject).collect();
-        move |rule| about.contains(&subject(rule)) && !own.contains(&rule.canonical())
+        move |rule| about.contains(&subject(rule)) && !own.contains(&rule.canonical(family))
     }
 }
 
@@ -117,15 +118,15 @@ pub(crate) fn remove_apart(
     is_anothers: impl Fn(IpAddr) -> bool,
 ) -> Batch {
     let known = rules.iter().filter_map(RuleInfo::xt);
-    let leads_elsewhere = |rule: &Rule| leads_to(rule).is_some_and(&is_anothers);
-    let kept: HashSet<Subject> = known.filter(leads_elsewhere).map(|rule| subject(&rule)).collect();
+    let leads_elsewhere = |rule: &&Rule| leads_to(rule).is_some_and(&is_anothers);
+    let kept: HashSet<Subject> = known.filter(leads_elsewhere).map(subject).collect();
     let kept_ports: HashSet<_> = kept.iter().filter_map(|(port, _)| *port).collect();
     let (chain, comment) = (owner.dnat_chain(), owner.xt_comment());
     let mut batch = Batch::new();
     let mut changes = batch.xt(family, Table::Nat);
     for info in rules {
-        let goes = |rule: Rule| {
-            leads_to(&rule).map_or_else(|| !kept.contains(&subject(&rule)), |address| !is_anothers(address))
+        let goes = |rule: &Rule| {
+            leads_to(rule).map_or_else(|| !kept.contains(&subject(rule)), |address| !is_anothers(address))
         };
         if info.xt().is_some_and(goes) {
             changes = changes.delete_found(&chain, info.id.clone());
@@ -133,7 +134,7 @@ pub(crate) fn remove_apart(
     }
     for info in entries {
         let is_own = info.jump() == Some(&chain) && info.comment() == Some(&comment);
-        let serves_kept = |rule: Rule| ports(&rule).any(|port| kept_ports.contains(&port));
+        let serves_kept = |rule: &Rule| ports(rule).any(|port| kept_ports.contains(&port));
         if is_own && !info.xt().is_some_and(serves_kept) {
             changes = changes.delete_found(TOP, info.id.clone());
         }

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::batch::{Batch, TableRef};
+use crate::batch::{AnyRule, Batch, TableRef};
 use crate::error::{Error, Result};
 use crate::known::{Guard, Hint, Inventory, Known};
 use crate::netlink::{self, Form, Socket, commit, extensions, needs_module};
-use crate::plan::{Action, Canon, Prepared, Reader, RuleInfo, Step, Wanted, plan, search};
+use crate::plan::{Action, Prepared, Reader, RuleInfo, Step, Wanted, plan, search};
 use crate::tool::{self, Flavour, Tool, find_tool, is_legacy_program, reads_native_matches};
-use crate::xt::{self, Extension};
+use crate::xt::{self, Match};
 pub use route::Choice;
 use route::{Route, routed};
 
@@ -441,9 +441,9 @@ fn random_share() -> f64 {
 
 /// True for rules that are written differently for different versions of iptables.
 fn depends_on_form(change: &Prepared) -> bool {
-    let formed = |found: &Extension| matches!(found, Extension::Port(..) | Extension::Mark { .. });
+    let formed = |found: &Match| matches!(found, Match::DestinationPort { .. } | Match::Mark { .. });
     match change.op.rule().and_then(|rule| rule.canon()) {
-        Some(Canon::Xt(canon)) => canon.extensions.iter().any(formed),
-        Some(Canon::Nft(_)) | None => false,
+        Some(AnyRule::Xt(rule)) => rule.matches.iter().any(formed),
+        Some(AnyRule::Nft(_)) | None => false,
     }
 }

@@ -11,7 +11,7 @@ use super::{nft, xt};
 use crate::batch::{AnyRule, Position, RuleId, TableRef};
 use crate::error::{Error, Result};
 use crate::known::Hint;
-use crate::plan::{Action, Canon, Step, Wanted};
+use crate::plan::{Action, Step, Wanted};
 
 /// Commits the steps if the ruleset still is of this generation, and says where rules were put in chains that were there
 /// before; `None` if it is not, or if the answer got lost.
@@ -107,10 +107,10 @@ fn push(messages: &mut Messages, Step { table, action }: &Step, form: Form, echo
 
 fn encode<'r>(table: &TableRef, wanted: &'r Wanted, form: Form) -> Result<NewRule<'r>> {
     let (exprs, compat, comment) = match (wanted.canon(), wanted.rule(), table) {
-        (Some(Canon::Xt(canon)), _, TableRef::Xt(family, _)) => {
-            (xt::encode(canon, *family, form), canon.protocol, None)
+        (Some(AnyRule::Xt(rule)), _, TableRef::Xt(family, _)) => {
+            (xt::encode(rule, *family, form), rule.protocol(), None)
         }
-        (Some(Canon::Nft(_)), AnyRule::Nft(rule), _) => {
+        (Some(AnyRule::Nft(_)), AnyRule::Nft(rule), _) => {
             (nft::encode(rule, table.family()), None, rule.comment.as_deref())
         }
         _ => return Err(unencodable(wanted.rule().to_string())),

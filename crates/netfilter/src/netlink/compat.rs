@@ -11,10 +11,9 @@ use super::expr::Expr;
 use super::message::{self, Messages};
 use super::socket::Socket;
 use super::xt::{self, Form};
-use crate::batch::TableRef;
+use crate::batch::{AnyRule, TableRef};
 use crate::error::Result;
 use crate::nft::Family;
-use crate::plan::Canon;
 
 /// What extensions are reached through.
 const NFT_COMPAT: &str = "nft_compat";
@@ -42,14 +41,14 @@ impl Extension {
 }
 
 /// The extensions that the rule is written with.
-pub(crate) fn extensions(canon: &Canon, table: &TableRef, form: Form) -> BTreeSet<Extension> {
-    let (Canon::Xt(canon), TableRef::Xt(family, _)) = (canon, table) else { return BTreeSet::new() };
+pub(crate) fn extensions(canon: &AnyRule, table: &TableRef, form: Form) -> BTreeSet<Extension> {
+    let (AnyRule::Xt(rule), TableRef::Xt(family, _)) = (canon, table) else { return BTreeSet::new() };
     let extension = |expr| {
         let is_target = matches!(expr, Expr::Target { .. });
         let (Expr::Match { name, rev, .. } | Expr::Target { name, rev, .. }) = expr else { return None };
         Some(Extension { name: name.into_owned(), rev, is_target })
     };
-    xt::encode(canon, *family, form).into_iter().filter_map(extension).collect()
+    xt::encode(rule, *family, form).into_iter().filter_map(extension).collect()
 }
 
 /// Whether what these extensions need includes the module.

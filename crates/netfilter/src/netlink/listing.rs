@@ -10,11 +10,11 @@ use super::expr::{self, Expr, Verdict};
 use super::message::{self, NEW_CHAIN, NEW_GEN, NEW_RULE, NFGENMSG};
 use super::socket::{Message, Socket};
 use super::{nft, xt};
-use crate::batch::{RuleId, TableRef};
+use crate::batch::{AnyRule, RuleId, TableRef};
 use crate::error::{Error, Result};
 use crate::nft::Rule;
-use crate::plan::{Canon, Reader, RuleInfo, Uses};
-use crate::xt::Extension;
+use crate::plan::{Reader, RuleInfo, Uses};
+use crate::xt::Match;
 
 const GENERATION: &str = "read ruleset generation";
 
@@ -155,17 +155,17 @@ fn listed(message: &Message<'_>, table: &TableRef) -> Option<RuleInfo> {
     })
 }
 
-fn canon(exprs: &[Expr<'_>], comment: Option<&str>, table: &TableRef) -> Option<Canon> {
+fn canon(exprs: &[Expr<'_>], comment: Option<&str>, table: &TableRef) -> Option<AnyRule> {
     match table {
         TableRef::Xt(family, _) => {
-            let mut canon = xt::decode(exprs, *family)?;
+            let mut rule = xt::decode(exprs, *family)?;
             // iptables before 1.8.5 and ebtables keep comments as user data
-            canon.extensions.extend(comment.map(|text| Extension::Comment(text.to_owned())));
-            Some(Canon::Xt(canon))
+            rule.matches.extend(comment.map(Match::comment));
+            Some(rule.into())
         }
         TableRef::Nft(family, _) => {
             let statements = nft::decode(exprs, *family)?;
-            Some(Canon::Nft(Rule { statements, comment: comment.map(str::to_owned) }))
+            Some(Rule { statements, comment: comment.map(str::to_owned) }.into())
         }
     }
 }

@@ -12,7 +12,7 @@ use netlink_bindings::utils::{align, push_header};
 use super::expr::{self, Expr};
 use super::socket::HEADER;
 use crate::batch::TableRef;
-use crate::nft::{Chain, Family, Hook};
+use crate::nft::{Chain, Family, Hook, Protocol};
 
 /// `NFNL_SUBSYS_NFTABLES << 8`
 const NFTABLES: u16 = 10 << 8;
@@ -45,7 +45,7 @@ const CHAIN_USERDATA: u16 = 12;
 pub(crate) struct NewRule<'a> {
     pub(crate) exprs: Vec<Expr<'static>>,
     /// Protocol and whether it is negated, for xt matches that insist on one (`NFTA_RULE_COMPAT`).
-    pub(crate) compat: Option<(u8, bool)>,
+    pub(crate) compat: Option<(Protocol, bool)>,
     pub(crate) comment: Option<&'a str>,
     pub(crate) at_head: bool,
     /// Whether the kernel is to send the rule back, which tells its handle.
@@ -130,7 +130,7 @@ impl Messages {
             let attrs = rule_attrs(buffer, table, chain, None);
             let mut attrs = expr::push(attrs.nested_expressions(), &rule.exprs).end_nested();
             if let Some((protocol, negated)) = rule.compat {
-                let compat = attrs.nested_compat().push_proto(protocol.into());
+                let compat = attrs.nested_compat().push_proto(protocol.number().into());
                 attrs = compat.push_flags(if negated { 2 } else { 0 }).end_nested(); // NFT_RULE_COMPAT_F_INV
             }
             if let Some(comment) = rule.comment {

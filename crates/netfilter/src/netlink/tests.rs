@@ -11,22 +11,21 @@ use super::xt::{Form, encode};
 use super::{nft, xt};
 use crate::batch::TableRef;
 use crate::nft::Family;
+use crate::xt::Table;
 use crate::xt::tests::reference;
-use crate::xt::{Canon, Table};
 
 /// The messages that write the reference's rules.
 fn written() -> Vec<Vec<u8>> {
     let table = TableRef::Xt(crate::xt::Family::Ipv4, Table::Nat);
-    let rules = reference().into_iter().filter_map(|(_, rule)| Canon::of(&rule));
-    let fitting = rules.filter(|canon| canon.fits(crate::xt::Family::Ipv4));
-    let message = |canon: Canon| {
+    let rules = reference().into_iter().filter_map(|(_, rule)| rule.canon(crate::xt::Family::Ipv4));
+    let message = |canon| {
         let exprs = encode(&canon, crate::xt::Family::Ipv4, Form::Extension);
         let mut messages = Messages::new(1);
         let rule = NewRule { exprs, compat: None, comment: Some("text"), at_head: false, echo: false };
         messages.new_rule(&table, "X", &rule);
         messages.into_bytes()
     };
-    fitting.map(message).collect()
+    rules.map(message).collect()
 }
 
 /// The expressions as the kernel gets them.

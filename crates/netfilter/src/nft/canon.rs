@@ -9,30 +9,27 @@ use super::{Family, Rule, Statement};
 impl Rule {
     /// The canonical form of the rule in a table of this family. `None` if a statement does not fit the family or only nft
     /// understands it.
-    pub(crate) fn canon(&self, family: Family) -> Option<Self> {
-        let said = self.statements.iter().filter(|statement| **statement != Statement::Counter);
+    pub(crate) fn canon(self, family: Family) -> Option<Self> {
+        let said = self.statements.into_iter().filter(|statement| *statement != Statement::Counter);
         let statements = said.map(|statement| statement.canon(family)).collect::<Option<_>>()?;
-        Some(Self { statements, comment: self.comment.clone() })
+        Some(Self { statements, ..self })
     }
 }
 
 impl Statement {
-    fn canon(&self, family: Family) -> Option<Self> {
+    fn canon(mut self, family: Family) -> Option<Self> {
         let of_family = |is_ipv4: bool| match family {
             Family::Inet => true,
             Family::Ip => is_ipv4,
             Family::Ip6 => !is_ipv4,
             Family::Bridge => false,
         };
-        let masked = |net: IpNetwork| IpNetwork::new(net.network(), net.prefix()).ok();
-        let fits = match self {
-            Self::SourceAddress { net, negated } if of_family(net.is_ipv4()) => {
-                return Some(Self::SourceAddress { net: masked(*net)?, negated: *negated });
+        let fits = match &mut self {
+            Self::SourceAddress { net, .. } | Self::DestinationAddress { net, .. } => {
+                *net = IpNetwork::new(net.network(), net.prefix()).ok()?;
+                of_family(net.is_ipv4())
             }
-            Self::DestinationAddress { net, negated } if of_family(net.is_ipv4()) => {
-                return Some(Self::DestinationAddress { net: masked(*net)?, negated: *negated });
-            }
-            Self::SourceAddress { .. } | Self::DestinationAddress { .. } | Self::Raw(_) => false,
+            Self::Raw(_) => false,
             Self::EtherSource { .. } => family == Family::Bridge,
             Self::InInterface { name, .. } | Self::OutInterface { name, .. } => {
                 (1..INTERFACE_SIZE).contains(&name.len()) && !name.contains(['*', '\0'])
@@ -51,7 +48,7 @@ impl Statement {
             | Self::Goto(_)
             | Self::Masquerade => true,
         };
-        fits.then(|| self.clone())
+        fits.then_some(self)
     }
 }
 

@@ -18,12 +18,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-pub(crate) use rule::{Canon, Prepared};
+pub(crate) use rule::Prepared;
 pub use rule::{RuleInfo, Wanted};
 pub(crate) use search::search;
 pub use step::{Action, Step};
 
-use crate::batch::{Op, Owner, Position, RuleId, TableRef};
+use crate::batch::{AnyRule, Op, Owner, Position, RuleId, TableRef};
 use crate::error::Result;
 use crate::known::{Guard, Hint, Inventory, Known};
 use crate::nft::Chain;
@@ -83,7 +83,7 @@ pub(crate) struct Plan {
 pub(crate) struct SeenChain {
     pub(crate) table: TableRef,
     pub(crate) chain: String,
-    /// What the rules of a long one that was read say, see [`Canon::text`]; `None` if it is short, or not there.
+    /// What the rules of a long one that was read say, see [`AnyRule::xt_text`]; `None` if it is short, or not there.
     pub(crate) texts: Option<Vec<String>>,
 }
 
@@ -102,7 +102,7 @@ impl Plan {
         }
         for Step { table, action } in &self.steps {
             if let Action::AddRule { chain, rule, .. } = action
-                && let Some(text) = rule.canon().and_then(Canon::text)
+                && let Some(text) = rule.canon().and_then(AnyRule::xt_text)
             {
                 inventory.add(table, chain, &text);
             }
@@ -182,11 +182,11 @@ impl Planner<'_> {
 
     fn add_rule(&mut self, table: &TableRef, chain: &str, rule: &Rc<Wanted>, at: Position) -> Result<()> {
         check_chain(table, chain)?;
-        check_comment(table, rule.comment())?;
+        check_comment(table, rule.rule().comment())?;
         if builtin(table, chain).is_some() {
             self.ensure_chain(table, &Chain::regular(chain))?;
         }
-        if let Some(to) = rule.jump() {
+        if let Some(to) = rule.rule().jump() {
             check_chain(table, to)?;
             self.view(table, to)?.jumps += 1;
         }
@@ -203,7 +203,7 @@ impl Planner<'_> {
         if self.view(table, chain)?.added.contains(rule) {
             return Ok(true);
         }
-        if self.leads_nowhere(table, rule.jump())? {
+        if self.leads_nowhere(table, rule.rule().jump())? {
             return Ok(false);
         }
         let view = self.view(table, chain)?;
@@ -222,7 +222,7 @@ impl Planner<'_> {
     fn is_known_to_lack(&mut self, table: &TableRef, chain: &str, rule: &Wanted) -> Result<bool> {
         let Some(inventory) = self.known.inventory else { return Ok(false) };
         let unread = self.view(table, chain)?.rules.is_none();
-        let text = rule.canon().filter(|_| unread).and_then(Canon::text);
+        let text = rule.canon().filter(|_| unread).and_then(AnyRule::xt_text);
         Ok(text.is_some_and(|text| inventory.lacks(table, chain, &text)))
     }
 
@@ -235,7 +235,7 @@ impl Planner<'_> {
             let texts = match view.is_long(FEW) {
                 true if view.sought => {
                     let rules = view.rules.iter().flat_map(Rules::canons);
-                    Some(rules.filter_map(Canon::text).collect())
+                    Some(rules.filter_map(AnyRule::xt_text).collect())
                 }
                 true => return None,
                 false => None,
@@ -264,7 +264,7 @@ impl Planner<'_> {
     fn delete_rule(&mut self, table: &TableRef, chain: &str, rule: &Wanted) -> Result<()> {
         let added = self.view(table, chain)?.added.take(rule);
         self.withdraw(table, added)?;
-        if self.leads_nowhere(table, rule.jump())? {
+        if self.leads_nowhere(table, rule.rule().jump())? {
             return Ok(());
         }
         if let Some(canon) = rule.canon()
@@ -279,7 +279,7 @@ impl Planner<'_> {
 
     fn delete_owned(&mut self, table: &TableRef, chain: &str, owner: &Owner) -> Result<()> {
         let added = &mut self.view(table, chain)?.added;
-        let added = added.take_where(|added| owner.owns(added.comment(), added.jump()));
+        let added = added.take_where(|added| owner.owns(added.rule().comment(), added.rule().jump()));
         self.withdraw(table, added)?;
         let is_owned = |listed: &RuleInfo| owner.owns(listed.comment(), listed.jump());
         if let Owner::JumpsTo(to) | Owner::JumpsToWith { chain: to, .. } = owner {
@@ -382,7 +382,7 @@ impl Planner<'_> {
             if let Some(step) = self.steps.get_mut(index) {
                 *step = None;
             }
-            self.forget_jump(table, rule.jump())?;
+            self.forget_jump(table, rule.rule().jump())?;
         }
         Ok(())
     }

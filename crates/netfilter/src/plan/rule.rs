@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ipnetwork::IpNetwork;
 
 use crate::batch::{AnyRule, Change, RuleId, TableRef};
-use crate::xt::Extension;
+use crate::xt::Match;
 use crate::{nft, xt};
 
 /// A change with its rule prepared.
@@ -19,56 +19,18 @@ impl Prepared {
     }
 }
 
-/// The canonical form of a rule of either dialect: equal for rules that say the same.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Canon {
-    Xt(xt::Canon),
-    Nft(nft::Rule),
-}
-
-impl Canon {
-    fn comment(&self) -> Option<&str> {
-        match self {
-            Self::Xt(canon) => canon.extensions.iter().find_map(|extension| {
-                if let Extension::Comment(text) = extension { Some(text.as_str()) } else { None }
-            }),
-            Self::Nft(rule) => rule.comment.as_deref(),
-        }
-    }
-
-    fn jump(&self) -> Option<&str> {
-        match self {
-            Self::Xt(canon) => canon.target.jump(),
-            Self::Nft(rule) => rule.jump(),
-        }
-    }
-
-    /// What the rule says in the words of `iptables -S`, the same for rules that are equal; `None` if it is of another
-    /// dialect, or cannot be said.
-    pub(crate) fn text(&self) -> Option<String> {
-        let Self::Xt(canon) = self else { return None };
-        canon.to_rule().map(|rule| rule.to_string())
-    }
-}
-
 /// A rule that must be, prepared for a call. Two are equal if they say the same.
 #[derive(Debug)]
 pub struct Wanted {
     rule: AnyRule,
     /// `None` if only a tool knows what the rule says or how to write it.
-    canon: Option<Rc<Canon>>,
+    canon: Option<Rc<AnyRule>>,
 }
 
 impl Wanted {
     pub(crate) fn new(rule: AnyRule, table: &TableRef) -> Self {
-        let canon = match (&rule, table) {
-            (AnyRule::Xt(rule), TableRef::Xt(family, _)) => {
-                xt::Canon::of(rule).filter(|canon| canon.fits(*family)).map(Canon::Xt)
-            }
-            (AnyRule::Nft(rule), table) => rule.canon(table.family()).map(Canon::Nft),
-            (AnyRule::Xt(_), TableRef::Nft(..)) => None,
-        };
-        Self { rule, canon: canon.map(Rc::new) }
+        let canon = rule.clone().canon(table).map(Rc::new);
+        Self { rule, canon }
     }
 
     /// The rule as it was given.
@@ -77,7 +39,7 @@ impl Wanted {
         &self.rule
     }
 
-    pub(crate) fn canon(&self) -> Option<&Canon> {
+    pub(crate) fn canon(&self) -> Option<&AnyRule> {
         self.canon.as_deref()
     }
 
@@ -86,20 +48,6 @@ impl Wanted {
         match &self.rule {
             AnyRule::Xt(_) => self.canon.is_none(),
             AnyRule::Nft(rule) => rule.is_raw(),
-        }
-    }
-
-    pub(crate) fn jump(&self) -> Option<&str> {
-        match &self.rule {
-            AnyRule::Xt(rule) => rule.target.jump(),
-            AnyRule::Nft(rule) => rule.jump(),
-        }
-    }
-
-    pub(crate) fn comment(&self) -> Option<&str> {
-        match &self.rule {
-            AnyRule::Xt(rule) => rule.comment(),
-            AnyRule::Nft(rule) => rule.comment.as_deref(),
         }
     }
 }
@@ -134,7 +82,7 @@ pub struct RuleInfo {
 
 #[derive(Debug, Clone)]
 enum Content {
-    Known(Rc<Canon>),
+    Known(Rc<AnyRule>),
     /// With something in it that is unknown here: never equal to a wanted rule.
     Foreign {
         comment: Option<String>,
@@ -143,7 +91,7 @@ enum Content {
 }
 
 impl RuleInfo {
-    pub(crate) fn known(id: RuleId, canon: Canon) -> Self {
+    pub(crate) fn known(id: RuleId, canon: AnyRule) -> Self {
         Self { id, content: Content::Known(Rc::new(canon)) }
     }
 
@@ -151,7 +99,7 @@ impl RuleInfo {
         Self { id, content: Content::Foreign { comment, jump } }
     }
 
-    pub(crate) fn canon(&self) -> Option<&Rc<Canon>> {
+    pub(crate) fn canon(&self) -> Option<&Rc<AnyRule>> {
         if let Content::Known(canon) = &self.content { Some(canon) } else { None }
     }
 
@@ -176,29 +124,28 @@ impl RuleInfo {
     /// The whole rule in the iptables dialect in its [`xt::Rule::canonical`] form, if it is of that dialect and nothing in it
     /// is unknown here.
     #[must_use]
-    pub fn xt(&self) -> Option<xt::Rule> {
-        self.xt_canon()?.to_rule()
+    pub fn xt(&self) -> Option<&xt::Rule> {
+        if let AnyRule::Xt(rule) = &**self.canon()? { Some(rule) } else { None }
     }
 
     /// The same for the native dialect, without counters.
     #[must_use]
     pub fn nft(&self) -> Option<&nft::Rule> {
-        if let Canon::Nft(rule) = &**self.canon()? { Some(rule) } else { None }
+        if let AnyRule::Nft(rule) = &**self.canon()? { Some(rule) } else { None }
     }
 
     /// The source address that a rule of the iptables dialect is limited to.
     #[must_use]
     pub fn source(&self) -> Option<IpNetwork> {
-        self.xt_canon()?.source.filter(|(_, negated)| !negated).map(|(net, _)| net)
-    }
-
-    fn xt_canon(&self) -> Option<&xt::Canon> {
-        if let Canon::Xt(canon) = &**self.canon()? { Some(canon) } else { None }
+        self.xt()?.matches.iter().find_map(|condition| {
+            let Match::Source { address, negated: false } = condition else { return None };
+            Some(address.net())
+        })
     }
 
     /// Whether a rule that only the tool can compare may be this one: it ends in the same target and has the same comment.
     pub(crate) fn may_be(&self, wanted: &Wanted) -> bool {
-        let same_jump = wanted.jump().is_none() || wanted.jump() == self.jump();
-        same_jump && wanted.comment() == self.comment()
+        let same_jump = wanted.rule.jump().is_none() || wanted.rule.jump() == self.jump();
+        same_jump && wanted.rule.comment() == self.comment()
     }
 }

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use super::Reader;
-use super::rule::{Canon, RuleInfo, Wanted};
-use crate::batch::{RuleId, TableRef};
+use super::rule::{RuleInfo, Wanted};
+use crate::batch::{AnyRule, RuleId, TableRef};
 use crate::error::Result;
 
 /// For each of the wanted rules whether the chain has it. Rules with the `hints` are looked at first.
@@ -19,7 +19,7 @@ pub(crate) fn search(
     hints: &[RuleId],
 ) -> Result<Vec<bool>> {
     // Those that have not been found yet.
-    let mut open: HashSet<&Canon> = wanted.iter().filter_map(|wanted| wanted.canon()).collect();
+    let mut open: HashSet<&AnyRule> = wanted.iter().filter_map(|wanted| wanted.canon()).collect();
     for id in hints {
         if let Some(listed) = reader.rule(table, chain, id)? {
             close(&mut open, &listed);
@@ -38,7 +38,7 @@ pub(crate) fn search(
     found.collect()
 }
 
-fn close(open: &mut HashSet<&Canon>, listed: &RuleInfo) {
+fn close(open: &mut HashSet<&AnyRule>, listed: &RuleInfo) {
     if let Some(canon) = listed.canon() {
         open.remove(&**canon);
     }

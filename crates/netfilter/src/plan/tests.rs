@@ -16,8 +16,8 @@ struct Memory {
 impl Memory {
     fn with(mut self, chain: &str, rules: &[Rule]) -> Self {
         let listed = |(at, rule): (usize, &Rule)| {
-            let canon = crate::xt::Canon::of(rule).expect("a plain rule");
-            RuleInfo::known(RuleId::Handle(at as u64), Canon::Xt(canon))
+            let canon = rule.clone().canon(Family::Ipv4).expect("a plain rule");
+            RuleInfo::known(RuleId::Handle(at as u64), canon.into())
         };
         self.chains.insert(chain.to_owned(), rules.iter().enumerate().map(listed).collect());
         self

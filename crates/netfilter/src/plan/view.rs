@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::Uses;
-use super::rule::{Canon, RuleInfo, Wanted};
-use crate::batch::RuleId;
+use super::rule::{RuleInfo, Wanted};
+use crate::batch::{AnyRule, RuleId};
 
 /// The picture of a chain.
 #[derive(Default)]
@@ -63,7 +63,7 @@ pub(super) struct Rules {
 }
 
 struct Index {
-    by_canon: HashMap<Rc<Canon>, Vec<usize>>,
+    by_canon: HashMap<Rc<AnyRule>, Vec<usize>>,
     by_id: HashMap<RuleId, usize>,
 }
 
@@ -78,7 +78,7 @@ impl Rules {
     }
 
     /// The rules that say what `canon` says.
-    pub(super) fn find(&mut self, canon: &Canon) -> Vec<usize> {
+    pub(super) fn find(&mut self, canon: &AnyRule) -> Vec<usize> {
         let found = self.index().by_canon.get(canon).cloned().unwrap_or_default();
         found.into_iter().filter(|at| self.listed.get(*at).is_some_and(Option::is_some)).collect()
     }
@@ -105,7 +105,7 @@ impl Rules {
     }
 
     /// What those say that are understood.
-    pub(super) fn canons(&self) -> impl Iterator<Item = &Canon> {
+    pub(super) fn canons(&self) -> impl Iterator<Item = &AnyRule> {
         self.listed.iter().flatten().filter_map(|listed| listed.canon().map(|canon| &**canon))
     }
 

@@ -16,7 +16,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::batch::{AnyRule, Position, RuleId, TableRef};
 use crate::error::{Error, Result};
-use crate::plan::{Action, Canon, Reader, RuleInfo, Step, Uses, Wanted};
+use crate::plan::{Action, Reader, RuleInfo, Step, Uses, Wanted};
 use crate::xt::{self, Family, Table};
 pub use flavour::Flavour;
 pub(crate) use flavour::{find_tool, is_legacy_program, reads_native_matches};
@@ -112,11 +112,10 @@ fn listed(line: &[u8], family: Family) -> Option<RuleInfo> {
         return None;
     }
     let words: Vec<String> = words.skip(1).collect();
-    let rule = xt::rule_from_listing(&words);
-    let canon = rule.and_then(|rule| xt::Canon::of(&rule)).filter(|canon| canon.fits(family));
+    let canon = xt::rule_from_listing(&words).and_then(|rule| rule.canon(family));
     let after = |at: Option<usize>| Some(words.get(at? + 1)?.clone());
     Some(match canon {
-        Some(canon) => RuleInfo::known(RuleId::Listed(words), Canon::Xt(canon)),
+        Some(canon) => RuleInfo::known(RuleId::Listed(words), canon.into()),
         None => {
             let comment = after(words.iter().position(|word| word == "--comment"));
             // What leads to a chain comes last; before it the same word may be a comment.

@@ -1,76 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The form in which rules of the iptables dialect are compared, hashed and encoded.
+//! The form in which rules of the iptables dialect are compared, hashed and encoded: in the order in which `iptables -S`
+//! prints them, addresses as networks without host bits, and nothing that says nothing.
 //!
 //! iptables has one slot each for addresses, interfaces and protocol, so their order on the command line does not count;
 //! the order of the other matches does.
 
 use ipnetwork::IpNetwork;
 
-use super::{CtState, Family, Match, Protocol, Rule, Target};
+use super::{Address, Family, Match, Protocol, Rule, Target};
 
-/// A value and whether it is negated.
-pub(crate) type Maybe<T> = Option<(T, bool)>;
-
-/// A rule without any freedom of expression.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Canon {
-    pub(crate) in_interface: Maybe<String>,
-    pub(crate) out_interface: Maybe<String>,
-    pub(crate) protocol: Maybe<u8>,
-    pub(crate) source: Maybe<IpNetwork>,
-    pub(crate) destination: Maybe<IpNetwork>,
-    pub(crate) extensions: Vec<Extension>,
-    pub(crate) target: Target,
+/// What a rule has once at most, in the order in which `iptables -S` prints it, and after that all the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Slot {
+    Source,
+    Destination,
+    InInterface,
+    OutInterface,
+    Protocol,
+    Rest,
 }
 
-/// A match that is not a slot of the rule.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Extension {
-    Port(Protocol, u16),
-    Ports(Vec<u16>),
-    Comment(String),
-    State(CtState),
-    DestinationLocal,
-    Mark { value: u32, mask: u32, negated: bool },
-}
-
-impl Canon {
-    /// A rule that matches everything.
-    pub(crate) fn bare(target: Target) -> Self {
-        Self {
-            in_interface: None,
-            out_interface: None,
-            protocol: None,
-            source: None,
-            destination: None,
-            extensions: Vec::new(),
-            target,
+impl Rule {
+    /// The canonical form. `None` if only the iptables tool knows what the rule means or whether it is allowed, or if the
+    /// packet filter of this family cannot hold it as it is: then the tool finds the words for that.
+    pub(crate) fn canon(mut self, family: Family) -> Option<Self> {
+        self.matches.retain(|condition| !condition.says_nothing());
+        for condition in &mut self.matches {
+            condition.normalize(family)?;
         }
-    }
-
-    /// `None` if only the iptables tool knows what the rule means or whether it is allowed.
-    pub(crate) fn of(rule: &Rule) -> Option<Self> {
-        let mut canon = Self::bare(rule.target.clone());
-        for condition in &rule.matches {
-            canon.add(condition)?;
-        }
-        Some(canon)
-    }
-
-    /// Whether the packet filter of this family can hold the rule as it is here. What cannot is left to the tool, which
-    /// finds the words for it.
-    pub(crate) fn fits(&self, family: Family) -> bool {
-        let net = |slot: &Maybe<IpNetwork>| slot.is_none_or(|(net, _)| Family::of(net.ip()) == family);
-        let interface = |slot: &Maybe<String>| slot.as_ref().is_none_or(|(name, _)| is_interface(name));
-        let extension = |extension: &Extension| match extension {
-            Extension::Ports(ports) => (1..=MOST_PORTS).contains(&ports.len()),
-            Extension::Comment(text) => text.len() <= LONGEST_COMMENT && !text.contains('\0'),
-            Extension::Port(..)
-            | Extension::State(_)
-            | Extension::DestinationLocal
-            | Extension::Mark { .. } => true,
-        };
-        let target = match &self.target {
+        let target_fits = match &self.target {
             Target::Dnat(to) => Family::of(to.ip()) == family,
             Target::Accept
             | Target::Drop
@@ -79,112 +37,91 @@ impl Canon {
             | Target::Masquerade
             | Target::SetMark { .. } => true,
         };
-        net(&self.source)
-            && net(&self.destination)
-            && interface(&self.in_interface)
-            && interface(&self.out_interface)
-            && self.extensions.iter().all(extension)
-            && target
+        // Ports imply their protocol; naming it again is only understood by the tool.
+        let protocols = self.matches.iter().filter_map(Match::protocol).count();
+        if target_fits && protocols <= 1 { self.in_order() } else { None }
     }
 
-    fn add(&mut self, condition: &Match) -> Option<()> {
-        match condition {
-            Match::Source { address, negated } => fill(&mut self.source, masked(address.net())?, *negated),
-            Match::Destination { address, negated } => {
-                fill(&mut self.destination, masked(address.net())?, *negated)
-            }
-            Match::InInterface { name, negated } => fill(&mut self.in_interface, name.clone(), *negated),
-            Match::OutInterface { name, negated } => fill(&mut self.out_interface, name.clone(), *negated),
-            Match::Protocol { protocol, negated } => fill(&mut self.protocol, protocol.number(), *negated),
-            Match::DestinationPort { protocol, port } => {
-                self.transport(*protocol)?;
-                self.extend(Extension::Port(*protocol, *port))
-            }
-            Match::DestinationPorts { protocol, ports } => {
-                self.transport(*protocol)?;
-                self.extend(Extension::Ports(ports.clone()))
-            }
-            Match::Comment(text) => self.extend(Extension::Comment(text.clone())),
-            Match::ConntrackState(states) => self.extend(Extension::State(*states)),
-            Match::DestinationLocal => self.extend(Extension::DestinationLocal),
-            Match::Mark { value, mask, negated } => {
-                self.extend(Extension::Mark { value: *value, mask: *mask, negated: *negated })
-            }
-            Match::Raw(_) => None,
+    /// The same rule in the order of the canonical form; `None` if something is said twice that has one slot.
+    pub(crate) fn in_order(mut self) -> Option<Self> {
+        self.matches.sort_by_key(Match::slot);
+        let slots = self.matches.iter().map(Match::slot).filter(|slot| *slot != Slot::Rest);
+        slots.is_sorted_by(|one, next| one < next).then_some(self)
+    }
+
+    /// The protocol, and whether it is negated.
+    pub(crate) fn protocol(&self) -> Option<(Protocol, bool)> {
+        self.matches.iter().find_map(Match::protocol)
+    }
+}
+
+impl Match {
+    pub(crate) fn slot(&self) -> Slot {
+        match self {
+            Self::Source { .. } => Slot::Source,
+            Self::Destination { .. } => Slot::Destination,
+            Self::InInterface { .. } => Slot::InInterface,
+            Self::OutInterface { .. } => Slot::OutInterface,
+            Self::Protocol { .. } => Slot::Protocol,
+            Self::DestinationPort { .. }
+            | Self::DestinationPorts { .. }
+            | Self::Comment(_)
+            | Self::ConntrackState(_)
+            | Self::DestinationLocal
+            | Self::Mark { .. }
+            | Self::Raw(_) => Slot::Rest,
         }
     }
 
-    pub(crate) fn extend(&mut self, extension: Extension) -> Option<()> {
-        self.extensions.push(extension);
-        Some(())
-    }
-
-    /// Ports imply their protocol; naming it again is only understood by the tool.
-    fn transport(&mut self, protocol: Protocol) -> Option<()> {
-        matches!(protocol, Protocol::Tcp | Protocol::Udp | Protocol::Sctp).then_some(())?;
-        fill(&mut self.protocol, protocol.number(), false)
-    }
-
-    /// Back to a rule, in the order in which `iptables -S` prints it. `None` if the protocol has no name here.
-    pub(crate) fn to_rule(&self) -> Option<Rule> {
-        let mut matches = Vec::new();
-        let slot = |net: &Maybe<IpNetwork>| net.map(|(net, negated)| (net.into(), negated));
-        matches.extend(slot(&self.source).map(|(address, negated)| Match::Source { address, negated }));
-        matches.extend(
-            slot(&self.destination).map(|(address, negated)| Match::Destination { address, negated }),
-        );
-        let named = |slot: &Maybe<String>| slot.clone();
-        matches.extend(named(&self.in_interface).map(|(name, negated)| Match::InInterface { name, negated }));
-        matches
-            .extend(named(&self.out_interface).map(|(name, negated)| Match::OutInterface { name, negated }));
-        let protocol = match self.protocol {
-            Some((number, negated)) => Some((Protocol::from_number(number)?, negated)),
-            None => None,
+    fn protocol(&self) -> Option<(Protocol, bool)> {
+        if let Self::Protocol { protocol, negated } = self {
+            return Some((*protocol, *negated));
+        }
+        let (Self::DestinationPort { protocol, .. } | Self::DestinationPorts { protocol, .. }) = self else {
+            return None;
         };
-        let ported = |e: &Extension| matches!(e, Extension::Port(..) | Extension::Ports(_));
-        if let (Some((protocol, negated)), false) = (protocol, self.extensions.iter().any(ported)) {
-            matches.push(Match::Protocol { protocol, negated });
-        }
-        for extension in &self.extensions {
-            matches.push(extension.to_match(protocol)?);
-        }
-        Some(Rule::new(matches, self.target.clone()))
+        Some((*protocol, false))
     }
-}
 
-impl Extension {
-    fn to_match(&self, protocol: Maybe<Protocol>) -> Option<Match> {
-        Some(match self {
-            Self::Port(protocol, port) => Match::DestinationPort { protocol: *protocol, port: *port },
-            Self::Ports(ports) => Match::DestinationPorts { protocol: protocol?.0, ports: ports.clone() },
-            Self::Comment(text) => Match::Comment(text.clone()),
-            Self::State(states) => Match::ConntrackState(*states),
-            Self::DestinationLocal => Match::DestinationLocal,
-            Self::Mark { value, mask, negated } => {
-                Match::Mark { value: *value, mask: *mask, negated: *negated }
+    /// Every address is meant; negated that is a special case of the tool.
+    fn says_nothing(&self) -> bool {
+        let (Self::Source { address, negated } | Self::Destination { address, negated }) = self else {
+            return false;
+        };
+        !negated && address.net().prefix() == 0
+    }
+
+    /// Leaves out what does not count; `None` for what is left to the tool.
+    fn normalize(&mut self, family: Family) -> Option<()> {
+        let has_ports =
+            |protocol: &Protocol| matches!(protocol, Protocol::Tcp | Protocol::Udp | Protocol::Sctp);
+        let fits = match self {
+            Self::Source { address, .. } | Self::Destination { address, .. } => {
+                *address = address.masked()?;
+                Family::of(address.net().ip()) == family
             }
-        })
+            Self::InInterface { name, .. } | Self::OutInterface { name, .. } => is_interface(name),
+            Self::DestinationPort { protocol, .. } => has_ports(protocol),
+            Self::DestinationPorts { protocol, ports } => {
+                has_ports(protocol) && (1..=MOST_PORTS).contains(&ports.len())
+            }
+            Self::Comment(text) => text.len() <= LONGEST_COMMENT && !text.contains('\0'),
+            Self::Raw(_) => false,
+            Self::Protocol { .. } | Self::ConntrackState(_) | Self::DestinationLocal | Self::Mark { .. } => {
+                true
+            }
+        };
+        fits.then_some(())
     }
 }
 
-pub(crate) fn fill<T>(slot: &mut Maybe<T>, value: impl Into<Option<T>>, negated: bool) -> Option<()> {
-    match value.into() {
-        // 0.0.0.0/0 says nothing; negated it is a special case of the tool
-        None => (!negated).then_some(()),
-        Some(value) if slot.is_none() => {
-            *slot = Some((value, negated));
-            Some(())
-        }
-        Some(_) => None,
+impl Address {
+    /// The network without host bits; `None` for every address.
+    fn masked(self) -> Option<Self> {
+        let net = self.net();
+        (net.prefix() > 0).then_some(())?;
+        IpNetwork::new(net.network(), net.prefix()).ok().map(Self::Net)
     }
-}
-
-/// The network without host bits; the inner `None` stands for every address.
-fn masked(net: IpNetwork) -> Option<Option<IpNetwork>> {
-    if net.prefix() == 0 {
-        return Some(None);
-    }
-    IpNetwork::new(net.network(), net.prefix()).ok().map(Some)
 }
 
 /// The name of one interface or, with `+` at its end, of many. `+` alone is every interface, which the tool writes in a way

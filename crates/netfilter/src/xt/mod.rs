@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnetwork::IpNetwork;
 
-pub(crate) use canon::{Canon, Extension, fill};
+pub(crate) use canon::Slot;
 pub use names::is_chain_name;
 pub(crate) use parse::rule_from_listing;
 
@@ -340,10 +340,10 @@ impl Rule {
     }
 
     /// The same rule of the packet filter in the order in which `iptables -S` prints it, whatever the order of this one's
-    /// command line. A rule with words that only the tool understands is its own canonical form.
+    /// command line. A rule that only the tool understands is its own canonical form.
     #[must_use]
-    pub fn canonical(&self) -> Self {
-        Canon::of(self).and_then(|canon| canon.to_rule()).unwrap_or_else(|| self.clone())
+    pub fn canonical(&self, family: Family) -> Self {
+        self.clone().canon(family).unwrap_or_else(|| self.clone())
     }
 
     pub(crate) fn comment(&self) -> Option<&str> {

@@ -141,7 +141,7 @@ fn finds_and_deletes_rules_of_the_tool() {
             let table = TableRef::Xt(case.family, case.table);
             let listed = engine.rules(&table, case.chain).unwrap();
             let decoded = |info: &cnibox_netfilter::RuleInfo| {
-                info.xt().is_some_and(|rule| rule.canonical() == case.rule.canonical())
+                info.xt().is_some_and(|rule| *rule == case.rule.canonical(case.family))
             };
             assert!(listed.iter().any(decoded), "{:?} not among {listed:#?}", case.rule);
             batch_at(&mut ensure, &case);

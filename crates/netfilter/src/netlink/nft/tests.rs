@@ -45,7 +45,7 @@ fn what_is_written_is_read_back() {
     for statements in rules() {
         for family in [Family::Inet, Family::Ip, Family::Ip6, Family::Bridge] {
             let rule = Rule::new(statements.clone());
-            let Some(canon) = rule.canon(family) else { continue };
+            let Some(canon) = rule.clone().canon(family) else { continue };
             let encoded = bytes(&encode(&rule, family));
             assert_eq!(decode(&expr::decode(&encoded), family), Some(canon.statements), "{family:?}");
             written += 1;

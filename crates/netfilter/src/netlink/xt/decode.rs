@@ -3,32 +3,39 @@
 //!
 //! Between 1.8.4 and 1.8.11 the tool moved matches from xt compatibility expressions to native ones (and some back):
 //! ports, marks, connection states, comments kept as user data, addresses with or without a mask. All forms give the same
-//! [`Canon`]. A rule with anything else in it is not one of ours and gives `None`.
+//! [`Rule`], in its canonical form. A rule with anything else in it is not one of ours and gives `None`.
 
 use std::net::SocketAddr;
 
 use super::layout;
 use crate::netlink::expr::{self, Compare, Expr, Field, Verdict, base};
-use crate::xt::{Canon, Extension, Family, Protocol, Target, fill};
+use crate::xt::{Family, Match, Protocol, Rule, Target};
 
 /// The rule that these expressions make up.
-pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Canon> {
-    let mut reader = Reader { family, values: [None, None], rule: Canon::bare(Target::Accept) };
+pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Rule> {
+    let mut reader = Reader { family, values: [None, None], protocol: None, matches: Vec::new() };
     let mut target = None;
     for expr in exprs {
         // nothing may follow the target
         target.is_none().then_some(())?;
         target = reader.single(expr)?;
     }
-    reader.rule.target = target?;
-    Some(reader.rule)
+    let mut rule = Rule::new(reader.matches, target?);
+    // A port says its protocol itself.
+    if rule.protocol().is_none() {
+        let protocol = reader.protocol.map(|(protocol, negated)| Match::Protocol { protocol, negated });
+        rule.matches.extend(protocol);
+    }
+    rule.in_order()
 }
 
 struct Reader<'e> {
     family: Family,
     /// Address and port of a native `nat` expression, in registers 1 and 2.
     values: [Option<&'e [u8]>; 2],
-    rule: Canon,
+    /// Whether it is negated, too.
+    protocol: Option<(Protocol, bool)>,
+    matches: Vec<Match>,
 }
 
 impl<'e> Reader<'e> {
@@ -52,58 +59,69 @@ impl<'e> Reader<'e> {
 
     fn compare(&mut self, Compare { field, mask, data, negated }: &Compare<'_>) -> Option<()> {
         let (mask, negated) = (mask.as_deref(), *negated);
-        match (*field, mask) {
+        self.matches.push(match (*field, mask) {
             (Field::MARK, mask) => {
-                let mask = mask.map_or(Some(u32::MAX), |mask| Some(u32::from_ne_bytes(*mask.first_chunk()?)));
-                let value = u32::from_ne_bytes(*data.first_chunk()?);
-                self.rule.extend(Extension::Mark { value, mask: mask?, negated })
+                let mask =
+                    mask.map_or(Some(u32::MAX), |mask| Some(u32::from_ne_bytes(*mask.first_chunk()?)))?;
+                Match::Mark { value: u32::from_ne_bytes(*data.first_chunk()?), mask, negated }
             }
             (Field::IPV4_PROTOCOL, None) if self.family == Family::Ipv4 => {
-                fill(&mut self.rule.protocol, *data.first()?, negated)
+                return self.set_protocol(*data.first()?, negated);
             }
+            (Field::L4PROTO, None) => return self.set_protocol(*data.first()?, negated),
             (Field::Payload { base: base::NETWORK, offset: at, .. }, mask) => {
-                let net = expr::network(data, mask, self.family == Family::Ipv4)?;
+                let address = expr::network(data, mask, self.family == Family::Ipv4)?.into();
                 let (source, destination) = expr::address_offsets(self.family == Family::Ipv4);
-                let slot = match at {
-                    at if at == source => &mut self.rule.source,
-                    at if at == destination => &mut self.rule.destination,
+                match at {
+                    at if at == source => Match::Source { address, negated },
+                    at if at == destination => Match::Destination { address, negated },
                     _ => return None,
-                };
-                fill(slot, net, negated)
+                }
             }
-            (Field::IIFNAME, None) => fill(&mut self.rule.in_interface, interface(data)?, negated),
-            (Field::OIFNAME, None) => fill(&mut self.rule.out_interface, interface(data)?, negated),
-            (Field::L4PROTO, None) => fill(&mut self.rule.protocol, *data.first()?, negated),
+            (Field::IIFNAME, None) => Match::InInterface { name: interface(data)?, negated },
+            (Field::OIFNAME, None) => Match::OutInterface { name: interface(data)?, negated },
             (Field::DestinationType, None) if **data == expr::RTN_LOCAL.to_ne_bytes() && !negated => {
-                self.rule.extend(Extension::DestinationLocal)
+                Match::DestinationLocal
             }
-            (Field::DESTINATION_PORT, None) if !negated => self.port(expr::port(data)?),
-            _ => None,
-        }
+            (Field::DESTINATION_PORT, None) if !negated => self.port(expr::port(data)?)?,
+            _ => return None,
+        });
+        Some(())
+    }
+
+    fn set_protocol(&mut self, number: u8, negated: bool) -> Option<()> {
+        let protocol = Protocol::from_number(number)?;
+        self.protocol.replace((protocol, negated)).is_none().then_some(())
+    }
+
+    fn port(&self, port: u16) -> Option<Match> {
+        Some(Match::DestinationPort { protocol: self.protocol_of_ports()?, port })
     }
 
     /// A port belongs to the protocol compared before it.
-    fn port(&mut self, port: u16) -> Option<()> {
-        let (number, false) = self.rule.protocol? else { return None };
-        self.rule.extend(Extension::Port(Protocol::from_number(number)?, port))
+    fn protocol_of_ports(&self) -> Option<Protocol> {
+        let (protocol, false) = self.protocol? else { return None };
+        Some(protocol)
     }
 
     fn xt_match(&mut self, name: &str, rev: u32, info: &[u8]) -> Option<()> {
-        match (name, rev) {
-            ("comment", 0) => self.rule.extend(Extension::Comment(expr::text(info)?.to_owned())),
-            ("conntrack", 3) => self.rule.extend(Extension::State(layout::read_conntrack(info)?)),
-            ("addrtype", 1) if info == layout::destination_local() => {
-                self.rule.extend(Extension::DestinationLocal)
+        self.matches.push(match (name, rev) {
+            ("comment", 0) => Match::comment(expr::text(info)?),
+            ("conntrack", 3) => Match::ConntrackState(layout::read_conntrack(info)?),
+            ("addrtype", 1) if info == layout::destination_local() => Match::DestinationLocal,
+            ("multiport", 1) => {
+                let ports = layout::read_multiport(info)?;
+                Match::DestinationPorts { protocol: self.protocol_of_ports()?, ports }
             }
-            ("multiport", 1) => self.rule.extend(Extension::Ports(layout::read_multiport(info)?)),
-            ("tcp" | "udp", 0) => self.port(layout::read_ports(info)?),
-            ("sctp", 0) => self.port(layout::read_sctp(info)?),
+            ("tcp" | "udp", 0) => self.port(layout::read_ports(info)?)?,
+            ("sctp", 0) => self.port(layout::read_sctp(info)?)?,
             ("mark", 1) => {
                 let (value, mask) = layout::read_mark(info)?;
-                self.rule.extend(Extension::Mark { value, mask, negated: *info.get(8)? != 0 })
+                Match::Mark { value, mask, negated: *info.get(8)? != 0 }
             }
-            _ => None,
-        }
+            _ => return None,
+        });
+        Some(())
     }
 
     fn xt_target(&self, name: &str, rev: u32, info: &[u8]) -> Option<Target> {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use super::layout;
 use crate::netlink::expr::{self, Expr, Field, Verdict};
-use crate::xt::{Canon, Extension, Family, Protocol, Target};
+use crate::xt::{Family, Match, Protocol, Rule, Slot, Target};
 
 /// How ports and marks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,51 +20,64 @@ pub(crate) enum Form {
     Extension,
 }
 
-/// The expressions of a rule that [`Canon::fits`] the family.
-pub(crate) fn encode(rule: &Canon, family: Family, form: Form) -> Vec<Expr<'static>> {
+/// The expressions of a rule in its canonical form in the family.
+pub(crate) fn encode(rule: &Rule, family: Family, form: Form) -> Vec<Expr<'static>> {
+    let encoded = |found: &Match| condition(found, family, form);
+    let conditions = |slot| rule.matches.iter().filter(move |found| found.slot() == slot).filter_map(encoded);
+    let protocol = rule.protocol().map(|(protocol, negated)| Match::Protocol { protocol, negated });
     let mut exprs = Vec::with_capacity(12);
-    exprs.extend(rule.in_interface.as_ref().map(|slot| interface(Field::IIFNAME, slot)));
-    exprs.extend(rule.out_interface.as_ref().map(|slot| interface(Field::OIFNAME, slot)));
-    let protocol = |(number, negated)| Expr::compare(Field::L4PROTO, None, vec![number], negated);
-    exprs.extend(rule.protocol.map(protocol));
-    let (source, destination) = expr::address_offsets(family == Family::Ipv4);
-    exprs.extend(rule.source.map(|(net, negated)| Expr::compare_address(source, net, negated)));
-    exprs.extend(rule.destination.map(|(net, negated)| Expr::compare_address(destination, net, negated)));
-    exprs.extend(rule.extensions.iter().map(|extension| condition(extension, form)));
+    exprs.extend(conditions(Slot::InInterface));
+    exprs.extend(conditions(Slot::OutInterface));
+    exprs.extend(protocol.as_ref().and_then(encoded));
+    exprs.extend(conditions(Slot::Source));
+    exprs.extend(conditions(Slot::Destination));
+    exprs.extend(conditions(Slot::Rest));
     exprs.push(Expr::Counter);
     exprs.push(target(&rule.target, family));
     exprs
 }
 
-fn interface(field: Field, (name, negated): &(String, bool)) -> Expr<'static> {
+/// `None` for words that only the tool understands, which no canonical form has.
+fn condition(condition: &Match, family: Family, form: Form) -> Option<Expr<'static>> {
+    let (source, destination) = expr::address_offsets(family == Family::Ipv4);
+    Some(match condition {
+        Match::Source { address, negated } => Expr::compare_address(source, address.net(), *negated),
+        Match::Destination { address, negated } => {
+            Expr::compare_address(destination, address.net(), *negated)
+        }
+        Match::InInterface { name, negated } => interface(Field::IIFNAME, name, *negated),
+        Match::OutInterface { name, negated } => interface(Field::OIFNAME, name, *negated),
+        Match::Protocol { protocol, negated } => {
+            Expr::compare(Field::L4PROTO, None, vec![protocol.number()], *negated)
+        }
+        Match::DestinationPort { protocol: Protocol::Sctp, port } => xt_match("sctp", 0, layout::sctp(*port)),
+        Match::DestinationPort { protocol, port } if form == Form::Extension => {
+            xt_match(protocol.name(), 0, layout::ports(*port))
+        }
+        Match::DestinationPort { port, .. } => {
+            Expr::compare(Field::DESTINATION_PORT, None, port.to_be_bytes().to_vec(), false)
+        }
+        Match::DestinationPorts { ports, .. } => xt_match("multiport", 1, layout::multiport(ports)),
+        Match::Comment(text) => xt_match("comment", 0, layout::comment(text)),
+        Match::ConntrackState(states) => xt_match("conntrack", 3, layout::conntrack(*states)),
+        Match::DestinationLocal => xt_match("addrtype", 1, layout::destination_local()),
+        Match::Mark { value, mask, negated } if form == Form::Extension => {
+            xt_match("mark", 1, layout::mark_match(*value, *mask, *negated))
+        }
+        Match::Mark { value, mask, negated } => {
+            let mask = (*mask != u32::MAX).then(|| mask.to_ne_bytes().to_vec());
+            Expr::compare(Field::MARK, mask, value.to_ne_bytes().to_vec(), *negated)
+        }
+        Match::Raw(_) => return None,
+    })
+}
+
+fn interface(field: Field, name: &str, negated: bool) -> Expr<'static> {
     let data = match name.strip_suffix('+') {
         Some(prefix) => prefix.as_bytes().to_vec(),
         None => [name.as_bytes(), b"\0"].concat(),
     };
-    Expr::compare(field, None, data, *negated)
-}
-
-fn condition(extension: &Extension, form: Form) -> Expr<'static> {
-    match extension {
-        Extension::Port(Protocol::Sctp, port) => xt_match("sctp", 0, layout::sctp(*port)),
-        Extension::Port(protocol, port) if form == Form::Extension => {
-            xt_match(protocol.name(), 0, layout::ports(*port))
-        }
-        Extension::Port(_, port) => {
-            Expr::compare(Field::DESTINATION_PORT, None, port.to_be_bytes().to_vec(), false)
-        }
-        Extension::Ports(ports) => xt_match("multiport", 1, layout::multiport(ports)),
-        Extension::Comment(text) => xt_match("comment", 0, layout::comment(text)),
-        Extension::State(states) => xt_match("conntrack", 3, layout::conntrack(*states)),
-        Extension::DestinationLocal => xt_match("addrtype", 1, layout::destination_local()),
-        Extension::Mark { value, mask, negated } if form == Form::Extension => {
-            xt_match("mark", 1, layout::mark_match(*value, *mask, *negated))
-        }
-        Extension::Mark { value, mask, negated } => {
-            let mask = (*mask != u32::MAX).then(|| mask.to_ne_bytes().to_vec());
-            Expr::compare(Field::MARK, mask, value.to_ne_bytes().to_vec(), *negated)
-        }
-    }
+    Expr::compare(field, None, data, negated)
 }
 
 fn target(target: &Target, family: Family) -> Expr<'static> {
