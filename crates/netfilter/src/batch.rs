@@ -6,7 +6,9 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
+use crate::rule::{AnyRule, Wanted};
 use crate::{nft, xt};
 
 /// An ordered list of changes, applied as one transaction wherever the transport allows it.
@@ -55,14 +57,14 @@ impl Batch {
     pub fn native(&self, table: &str) -> Option<Self> {
         let native = |change: &Change| {
             let TableRef::Xt(family, _) = change.table else { return Some(change.clone()) };
-            let op = match change.op.rule() {
-                Some(AnyRule::Xt(rule)) => {
-                    let rule = rule.native()?;
-                    change.op.map(|_| rule.into())
-                }
-                Some(AnyRule::Nft(_)) | None => change.op.clone(),
-            };
-            Some(Change { table: TableRef::Nft(family.into(), table.to_owned()), op })
+            let (table, mut op) = (TableRef::Nft(family.into(), table.to_owned()), change.op.clone());
+            if let Op::EnsureRule { rule, .. } | Op::AppendRule { rule, .. } | Op::DeleteRule { rule, .. } =
+                &mut op
+                && let AnyRule::Xt(said) = rule.rule()
+            {
+                *rule = Arc::new(Wanted::new(said.native()?.into(), &table));
+            }
+            Some(Change { table, op })
         };
         Some(Self { changes: self.changes.iter().map(native).collect::<Option<_>>()? })
     }
@@ -70,78 +72,16 @@ impl Batch {
 
 /// One change of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change<R = AnyRule> {
+pub struct Change {
     /// The table.
     pub table: TableRef,
     /// What is changed.
-    pub op: Op<R>,
-}
-
-/// A rule of either dialect.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum AnyRule {
-    /// Of the iptables dialect.
-    Xt(xt::Rule),
-    /// Of the native dialect.
-    Nft(nft::Rule),
-}
-
-impl AnyRule {
-    /// The canonical form in a table, equal for rules that say the same; `None` if only a tool knows what the rule says or
-    /// how to write it.
-    pub(crate) fn canon(self, table: &TableRef) -> Option<Self> {
-        match (self, table) {
-            (Self::Xt(rule), TableRef::Xt(family, _)) => rule.canon(*family).map(Self::Xt),
-            (Self::Nft(rule), table) => rule.canon(table.family()).map(Self::Nft),
-            (Self::Xt(_), TableRef::Nft(..)) => None,
-        }
-    }
-
-    /// The chain that it jumps or goes to.
-    pub(crate) fn jump(&self) -> Option<&str> {
-        match self {
-            Self::Xt(rule) => rule.target.jump(),
-            Self::Nft(rule) => rule.jump(),
-        }
-    }
-
-    pub(crate) fn comment(&self) -> Option<&str> {
-        match self {
-            Self::Xt(rule) => rule.comment(),
-            Self::Nft(rule) => rule.comment.as_deref(),
-        }
-    }
-
-    /// What a rule of the iptables dialect says in the words of `iptables -S`.
-    pub(crate) fn xt_text(&self) -> Option<String> {
-        if let Self::Xt(rule) = self { Some(rule.to_string()) } else { None }
-    }
-}
-
-impl From<xt::Rule> for AnyRule {
-    fn from(rule: xt::Rule) -> Self {
-        Self::Xt(rule)
-    }
-}
-
-impl From<nft::Rule> for AnyRule {
-    fn from(rule: nft::Rule) -> Self {
-        Self::Nft(rule)
-    }
-}
-
-impl fmt::Display for AnyRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Xt(rule) => rule.fmt(f),
-            Self::Nft(rule) => rule.fmt(f),
-        }
-    }
+    pub op: Op,
 }
 
 /// An operation on one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Op<R> {
+pub enum Op {
     /// The table exists. In the iptables dialect tables appear by themselves.
     EnsureTable {
         /// Comment given to the table when it is created.
@@ -155,7 +95,7 @@ pub enum Op<R> {
         /// Chain of the rule.
         chain: String,
         /// The rule.
-        rule: R,
+        rule: Arc<Wanted>,
         /// Where it goes when it is missing.
         at: Position,
     },
@@ -164,14 +104,14 @@ pub enum Op<R> {
         /// Chain of the rule.
         chain: String,
         /// The rule.
-        rule: R,
+        rule: Arc<Wanted>,
     },
     /// No rule of the chain equals this one (counters aside). A missing rule, chain or table is fine.
     DeleteRule {
         /// Chain of the rule.
         chain: String,
         /// The rule.
-        rule: R,
+        rule: Arc<Wanted>,
     },
     /// No rule of the chain belongs to `owner`. A missing chain or table is fine.
     DeleteRulesWhere {
@@ -205,31 +145,9 @@ pub enum Op<R> {
     },
 }
 
-impl<R> Op<R> {
-    /// The same with another form of its rule.
-    pub(crate) fn map<S>(&self, form: impl FnOnce(&R) -> S) -> Op<S> {
-        match self {
-            Self::EnsureTable { comment } => Op::EnsureTable { comment: comment.clone() },
-            Self::EnsureChain(chain) => Op::EnsureChain(chain.clone()),
-            Self::EnsureRule { chain, rule, at } => {
-                Op::EnsureRule { chain: chain.clone(), rule: form(rule), at: *at }
-            }
-            Self::AppendRule { chain, rule } => Op::AppendRule { chain: chain.clone(), rule: form(rule) },
-            Self::DeleteRule { chain, rule } => Op::DeleteRule { chain: chain.clone(), rule: form(rule) },
-            Self::DeleteRulesWhere { chain, owner } => {
-                Op::DeleteRulesWhere { chain: chain.clone(), owner: owner.clone() }
-            }
-            Self::DeleteFound { chain, id } => Op::DeleteFound { chain: chain.clone(), id: id.clone() },
-            Self::FlushChain { chain } => Op::FlushChain { chain: chain.clone() },
-            Self::DeleteChain { chain } => Op::DeleteChain { chain: chain.clone() },
-            Self::DeleteChainIfUnreferenced { chain } => {
-                Op::DeleteChainIfUnreferenced { chain: chain.clone() }
-            }
-        }
-    }
-
+impl Op {
     /// The rule that is to be added or deleted.
-    pub(crate) fn rule(&self) -> Option<&R> {
+    pub(crate) fn rule(&self) -> Option<&Wanted> {
         match self {
             Self::EnsureRule { rule, .. } | Self::AppendRule { rule, .. } | Self::DeleteRule { rule, .. } => {
                 Some(rule)
@@ -390,24 +308,31 @@ impl NftChanges<'_> {
 }
 
 impl<R: Into<AnyRule>> Changes<'_, R> {
-    fn push(self, op: Op<AnyRule>) -> Self {
+    fn push(self, op: Op) -> Self {
         self.batch.changes.push(Change { table: self.table.clone(), op });
         self
     }
 
+    fn wanted(&self, rule: R) -> Arc<Wanted> {
+        Arc::new(Wanted::new(rule.into(), &self.table))
+    }
+
     /// [`Op::EnsureRule`].
     pub fn ensure_rule(self, chain: impl Into<String>, rule: R, at: Position) -> Self {
-        self.push(Op::EnsureRule { chain: chain.into(), rule: rule.into(), at })
+        let rule = self.wanted(rule);
+        self.push(Op::EnsureRule { chain: chain.into(), rule, at })
     }
 
     /// [`Op::AppendRule`].
     pub fn append_rule(self, chain: impl Into<String>, rule: R) -> Self {
-        self.push(Op::AppendRule { chain: chain.into(), rule: rule.into() })
+        let rule = self.wanted(rule);
+        self.push(Op::AppendRule { chain: chain.into(), rule })
     }
 
     /// [`Op::DeleteRule`].
     pub fn delete_rule(self, chain: impl Into<String>, rule: R) -> Self {
-        self.push(Op::DeleteRule { chain: chain.into(), rule: rule.into() })
+        let rule = self.wanted(rule);
+        self.push(Op::DeleteRule { chain: chain.into(), rule })
     }
 
     /// [`Op::DeleteRulesWhere`].

@@ -8,7 +8,7 @@
 //!
 //! | Room | Owns |
 //! |---|---|
-//! | [`xt`], [`nft`], `batch`, `known` | data: rules of the two dialects, their canonical forms and text; what must be |
+//! | [`xt`], [`nft`], `rule`, `batch`, `known` | data: rules of the two dialects, their canonical forms and text; what must be |
 //! | `plan` | what is still to be done, by comparing canonical forms |
 //! | `netlink` | the transport that talks to the kernel: encoding, listing, commit, [`conntrack`] |
 //! | `tool` | the transport that starts tools: quoting, listing, `iptables-restore`, `nft` |
@@ -38,17 +38,17 @@ mod known;
 mod netlink;
 pub mod nft;
 mod plan;
+mod rule;
 mod tool;
 pub mod xt;
 
-pub use batch::{
-    AnyRule, Batch, Change, Changes, NftChanges, Op, Owner, Position, RuleId, TableRef, XtChanges,
-};
+pub use batch::{Batch, Change, Changes, NftChanges, Op, Owner, Position, RuleId, TableRef, XtChanges};
 pub use engine::{Choice, Engine, if_any};
 pub use error::{Error, Result};
 pub use known::{Hint, Inventory};
 pub use netlink::{conntrack, sweep};
-pub use plan::{Action, RuleInfo, Step, Wanted};
+pub use plan::{Action, RuleInfo, Step};
+pub use rule::{AnyRule, Wanted};
 pub use tool::Flavour;
 pub use xt::Family;
 

@@ -9,14 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::batch::{AnyRule, Batch, TableRef};
+use crate::batch::{Batch, Change, TableRef};
 use crate::error::{Error, Result};
 use crate::known::{Guard, Hint, Inventory, Known};
 use crate::netlink::{self, Form, Socket, commit, extensions, needs_module};
-use crate::plan::{Action, Prepared, Reader, RuleInfo, Step, Wanted, plan, search};
+use crate::plan::{Action, Reader, RuleInfo, Step, plan, search};
+use crate::rule::{AnyRule, Wanted};
 use crate::tool::{self, Flavour, Tool, find_tool, is_legacy_program, reads_native_matches};
 use crate::xt::{self, Match};
 pub use route::Choice;
@@ -148,7 +149,7 @@ impl Engine {
         if self.uses_tool() {
             return BTreeSet::new();
         }
-        let changes: Vec<_> = rules.changes().iter().map(Prepared::new).collect();
+        let changes: Vec<_> = rules.changes().iter().collect();
         let form = self.form(&changes);
         let canons = changes.iter().filter_map(|change| Some((change.op.rule()?.canon()?, &change.table)));
         canons.flat_map(|(canon, table)| extensions(canon, table, form)).collect()
@@ -226,7 +227,7 @@ impl Engine {
         rules: &'r [xt::Rule],
     ) -> Result<Vec<&'r xt::Rule>> {
         let table = TableRef::Xt(family, table);
-        let wanted = |rule: &xt::Rule| Rc::new(Wanted::new(rule.clone().into(), &table));
+        let wanted = |rule: &xt::Rule| Arc::new(Wanted::new(rule.clone().into(), &table));
         let wanted: Vec<_> = rules.iter().map(wanted).collect();
         let hints: Vec<_> = self.hints.iter().filter_map(|hint| hint.within(&table, chain)).collect();
         let found = if wanted.iter().any(|wanted| wanted.needs_tool()) {
@@ -277,12 +278,12 @@ impl Engine {
     }
 
     /// The changes by their routes.
-    fn routed(&self, batch: &Batch) -> BTreeMap<Route, Vec<Prepared>> {
+    fn routed<'b>(&self, batch: &'b Batch) -> BTreeMap<Route, Vec<&'b Change>> {
         routed(batch, || self.uses_tool())
     }
 
     /// What is still to be done for changes of one route.
-    fn planned(&mut self, route: Route, changes: &[Prepared]) -> Result<Vec<Step>> {
+    fn planned(&mut self, route: Route, changes: &[&Change]) -> Result<Vec<Step>> {
         let plan = match route {
             Route::Tool(family) => plan(changes, Known::NOTHING, &mut self.tool(family))?,
             Route::Nft => plan(changes, Known::NOTHING, self.socket()?)?,
@@ -295,7 +296,7 @@ impl Engine {
         Ok(plan.steps)
     }
 
-    fn apply_by(&mut self, route: Route, changes: &[Prepared]) -> Result<()> {
+    fn apply_by(&mut self, route: Route, changes: &[&Change]) -> Result<()> {
         match route {
             Route::Netlink => self.apply_netlink(changes),
             Route::Tool(family) => {
@@ -307,7 +308,7 @@ impl Engine {
         }
     }
 
-    fn apply_netlink(&mut self, changes: &[Prepared]) -> Result<()> {
+    fn apply_netlink(&mut self, changes: &[&Change]) -> Result<()> {
         let form = self.form(changes);
         let (mut pause, deadline) = (FIRST_PAUSE, Instant::now() + PATIENCE);
         let mut attempts = 0;
@@ -358,7 +359,7 @@ impl Engine {
     fn apply_planned(
         &mut self,
         route: Route,
-        changes: &[Prepared],
+        changes: &[&Change],
         carry_out: impl Fn(&Self, &[Step]) -> Result<()>,
     ) -> Result<()> {
         let (mut pause, deadline) = (FIRST_PAUSE, Instant::now() + PATIENCE);
@@ -378,7 +379,7 @@ impl Engine {
     }
 
     /// How the host's iptables wants to read ports and marks; asked for only if there are any.
-    fn form(&self, changes: &[Prepared]) -> Form {
+    fn form(&self, changes: &[&Change]) -> Form {
         if !changes.iter().any(depends_on_form) {
             return Form::Native;
         }
@@ -440,7 +441,7 @@ fn random_share() -> f64 {
 }
 
 /// True for rules that are written differently for different versions of iptables.
-fn depends_on_form(change: &Prepared) -> bool {
+fn depends_on_form(change: &&Change) -> bool {
     let formed = |found: &Match| matches!(found, Match::DestinationPort { .. } | Match::Mark { .. });
     match change.op.rule().and_then(|rule| rule.canon()) {
         Some(AnyRule::Xt(rule)) => rule.matches.iter().any(formed),

@@ -4,9 +4,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::batch::{Batch, TableRef};
+use crate::batch::{Batch, Change, TableRef};
 use crate::error::{Error, Result};
-use crate::plan::Prepared;
 use crate::xt;
 
 /// How rules of the iptables dialect are written.
@@ -43,22 +42,21 @@ pub(super) enum Route {
     Nft,
 }
 
-/// The changes with their rules prepared, by their routes. One rule that needs the tool takes all changes of its family
+/// The changes by their routes. One rule that needs the tool takes all changes of its family
 /// or native table with it, so that their order is kept. `uses_tool` is asked only if there are rules of the iptables dialect.
-pub(super) fn routed(batch: &Batch, uses_tool: impl FnOnce() -> bool) -> BTreeMap<Route, Vec<Prepared>> {
-    let changes: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
+pub(super) fn routed(batch: &Batch, uses_tool: impl FnOnce() -> bool) -> BTreeMap<Route, Vec<&Change>> {
+    let changes = batch.changes();
     let has_xt = changes.iter().any(|change| matches!(change.table, TableRef::Xt(..)));
     let tool = has_xt && uses_tool();
-    let needs_tool = |change: &&Prepared| change.op.rule().is_some_and(|rule| rule.needs_tool());
+    let needs_tool = |change: &&Change| change.op.rule().is_some_and(|rule| rule.needs_tool());
     let needy: HashSet<_> = changes.iter().filter(needs_tool).map(|change| by_tool(&change.table)).collect();
-    let route = |change: &Prepared| match by_tool(&change.table) {
+    let route = |change: &Change| match by_tool(&change.table) {
         ByTool::Family(family) if tool || needy.contains(&ByTool::Family(family)) => Route::Tool(family),
         table @ ByTool::Native(_) if needy.contains(&table) => Route::Nft,
         ByTool::Family(_) | ByTool::Native(_) => Route::Netlink,
     };
-    let routes: Vec<_> = changes.iter().map(route).collect();
     let mut routed: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    routes.into_iter().zip(changes).for_each(|(route, change)| routed.entry(route).or_default().push(change));
+    changes.iter().for_each(|change| routed.entry(route(change)).or_default().push(change));
     routed
 }
 

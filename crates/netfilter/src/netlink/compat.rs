@@ -11,9 +11,10 @@ use super::expr::Expr;
 use super::message::{self, Messages};
 use super::socket::Socket;
 use super::xt::{self, Form};
-use crate::batch::{AnyRule, TableRef};
+use crate::batch::TableRef;
 use crate::error::Result;
 use crate::nft::Family;
+use crate::rule::AnyRule;
 
 /// What extensions are reached through.
 const NFT_COMPAT: &str = "nft_compat";

@@ -16,17 +16,17 @@ mod view;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
-use std::rc::Rc;
+use std::sync::Arc;
 
-pub(crate) use rule::Prepared;
-pub use rule::{RuleInfo, Wanted};
+pub use rule::RuleInfo;
 pub(crate) use search::search;
 pub use step::{Action, Step};
 
-use crate::batch::{AnyRule, Op, Owner, Position, RuleId, TableRef};
+use crate::batch::{Change, Op, Owner, Position, RuleId, TableRef};
 use crate::error::Result;
 use crate::known::{Guard, Hint, Inventory, Known};
 use crate::nft::Chain;
+use crate::rule::{AnyRule, Wanted};
 use names::{builtin, check_chain, check_comment};
 use view::{Rules, View};
 
@@ -113,7 +113,7 @@ impl Plan {
 }
 
 /// The steps that make `changes` true.
-pub(crate) fn plan(changes: &[Prepared], known: Known<'_>, reader: &mut dyn Reader) -> Result<Plan> {
+pub(crate) fn plan(changes: &[&Change], known: Known<'_>, reader: &mut dyn Reader) -> Result<Plan> {
     let mut planner =
         Planner { reader, known, views: HashMap::new(), tables: HashSet::new(), steps: Vec::new() };
     changes.iter().try_for_each(|change| planner.change(&change.table, &change.op))?;
@@ -135,7 +135,7 @@ struct Planner<'r> {
 }
 
 impl Planner<'_> {
-    fn change(&mut self, table: &TableRef, op: &Op<Rc<Wanted>>) -> Result<()> {
+    fn change(&mut self, table: &TableRef, op: &Op) -> Result<()> {
         match op {
             Op::EnsureTable { comment } => self.ensure_table(table, comment.as_ref()),
             Op::EnsureChain(chain) => self.ensure_chain(table, chain),
@@ -180,7 +180,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn add_rule(&mut self, table: &TableRef, chain: &str, rule: &Rc<Wanted>, at: Position) -> Result<()> {
+    fn add_rule(&mut self, table: &TableRef, chain: &str, rule: &Arc<Wanted>, at: Position) -> Result<()> {
         check_chain(table, chain)?;
         check_comment(table, rule.rule().comment())?;
         if builtin(table, chain).is_some() {
@@ -191,15 +191,15 @@ impl Planner<'_> {
             self.view(table, to)?.jumps += 1;
         }
         let index = self.steps.len();
-        self.step(table, Action::AddRule { chain: chain.to_owned(), rule: Rc::clone(rule), at });
-        self.view(table, chain)?.added.push(Rc::clone(rule), index);
+        self.step(table, Action::AddRule { chain: chain.to_owned(), rule: Arc::clone(rule), at });
+        self.view(table, chain)?.added.push(Arc::clone(rule), index);
         Ok(())
     }
 
     /// A rule cannot be there yet if the chain it jumps to is not. One that is put at the head is looked for from there,
     /// and will mostly be found at once. For others all is read, as more of them follow, unless the chain is known to lack
     /// the rule: nothing in the kernel finds a rule by what it says.
-    fn contains(&mut self, table: &TableRef, chain: &str, rule: &Rc<Wanted>, at: Position) -> Result<bool> {
+    fn contains(&mut self, table: &TableRef, chain: &str, rule: &Arc<Wanted>, at: Position) -> Result<bool> {
         if self.view(table, chain)?.added.contains(rule) {
             return Ok(true);
         }
@@ -377,7 +377,7 @@ impl Planner<'_> {
     }
 
     /// Takes back rules that earlier changes of this batch wanted to add.
-    fn withdraw(&mut self, table: &TableRef, added: Vec<(usize, Rc<Wanted>)>) -> Result<()> {
+    fn withdraw(&mut self, table: &TableRef, added: Vec<(usize, Arc<Wanted>)>) -> Result<()> {
         for (index, rule) in added {
             if let Some(step) = self.steps.get_mut(index) {
                 *step = None;

@@ -1,76 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules as the planner compares them: wanted ones, prepared once for a call, and those that a reader found.
+//! Rules that a reader found.
 
-use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use ipnetwork::IpNetwork;
 
-use crate::batch::{AnyRule, Change, RuleId, TableRef};
+use crate::batch::RuleId;
+use crate::rule::{AnyRule, Wanted};
 use crate::xt::Match;
 use crate::{nft, xt};
-
-/// A change with its rule prepared.
-pub(crate) type Prepared = Change<Rc<Wanted>>;
-
-impl Prepared {
-    pub(crate) fn new(Change { table, op }: &Change) -> Self {
-        Self { table: table.clone(), op: op.map(|rule| Rc::new(Wanted::new(rule.clone(), table))) }
-    }
-}
-
-/// A rule that must be, prepared for a call. Two are equal if they say the same.
-#[derive(Debug)]
-pub struct Wanted {
-    rule: AnyRule,
-    /// `None` if only a tool knows what the rule says or how to write it.
-    canon: Option<Rc<AnyRule>>,
-}
-
-impl Wanted {
-    pub(crate) fn new(rule: AnyRule, table: &TableRef) -> Self {
-        let canon = rule.clone().canon(table).map(Rc::new);
-        Self { rule, canon }
-    }
-
-    /// The rule as it was given.
-    #[must_use]
-    pub fn rule(&self) -> &AnyRule {
-        &self.rule
-    }
-
-    pub(crate) fn canon(&self) -> Option<&AnyRule> {
-        self.canon.as_deref()
-    }
-
-    /// True if the rule has words that only the tool understands, or that it would refuse in its own words.
-    pub(crate) fn needs_tool(&self) -> bool {
-        match &self.rule {
-            AnyRule::Xt(_) => self.canon.is_none(),
-            AnyRule::Nft(rule) => rule.is_raw(),
-        }
-    }
-}
-
-impl PartialEq for Wanted {
-    fn eq(&self, other: &Self) -> bool {
-        match (&self.canon, &other.canon) {
-            (None, None) => self.rule == other.rule,
-            (ours, theirs) => ours == theirs,
-        }
-    }
-}
-
-impl Eq for Wanted {}
-
-impl Hash for Wanted {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match &self.canon {
-            Some(canon) => canon.hash(state),
-            None => self.rule.hash(state),
-        }
-    }
-}
 
 /// An existing rule, as far as it could be read.
 #[derive(Debug, Clone)]
@@ -145,7 +83,7 @@ impl RuleInfo {
 
     /// Whether a rule that only the tool can compare may be this one: it ends in the same target and has the same comment.
     pub(crate) fn may_be(&self, wanted: &Wanted) -> bool {
-        let same_jump = wanted.rule.jump().is_none() || wanted.rule.jump() == self.jump();
-        same_jump && wanted.rule.comment() == self.comment()
+        let same_jump = wanted.rule().jump().is_none() || wanted.rule().jump() == self.jump();
+        same_jump && wanted.rule().comment() == self.comment()
     }
 }

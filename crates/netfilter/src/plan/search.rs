@@ -3,19 +3,20 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::Reader;
-use super::rule::{RuleInfo, Wanted};
-use crate::batch::{AnyRule, RuleId, TableRef};
+use super::rule::RuleInfo;
+use crate::batch::{RuleId, TableRef};
 use crate::error::Result;
+use crate::rule::{AnyRule, Wanted};
 
 /// For each of the wanted rules whether the chain has it. Rules with the `hints` are looked at first.
 pub(crate) fn search(
     reader: &mut dyn Reader,
     table: &TableRef,
     chain: &str,
-    wanted: &[Rc<Wanted>],
+    wanted: &[Arc<Wanted>],
     hints: &[RuleId],
 ) -> Result<Vec<bool>> {
     // Those that have not been found yet.

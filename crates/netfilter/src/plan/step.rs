@@ -2,11 +2,11 @@
 //! What is still to be done, as data: the steps of one transaction.
 
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
-use super::rule::Wanted;
 use crate::batch::{Position, RuleId, TableRef};
 use crate::nft::Chain;
+use crate::rule::Wanted;
 
 /// One step of a transaction, in one table. `Display` says it to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Action {
         /// The chain.
         chain: String,
         /// The rule.
-        rule: Rc<Wanted>,
+        rule: Arc<Wanted>,
         /// Its place.
         at: Position,
     },

@@ -58,8 +58,8 @@ fn jump(to: &str) -> Rule {
 fn steps(memory: &mut Memory, hints: &[Hint], fill: impl FnOnce(crate::batch::XtChanges<'_>)) -> Vec<Step> {
     let mut batch = Batch::new();
     fill(batch.xt(Family::Ipv4, Table::Nat));
-    let prepared: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
-    plan(&prepared, Known { hints, guard: Guard::Generation, inventory: None }, memory).unwrap().steps
+    let changes: Vec<_> = batch.changes().iter().collect();
+    plan(&changes, Known { hints, guard: Guard::Generation, inventory: None }, memory).unwrap().steps
 }
 
 fn shown(steps: &[Step]) -> Vec<String> {
@@ -130,8 +130,8 @@ fn many_rules_that_are_all_there_is_go_as_such() {
     let delete = |memory: &mut Memory, guard| {
         let mut batch = Batch::new();
         batch.xt(Family::Ipv4, Table::Nat).delete_rules_where("OWN", Owner::Comment("own".to_owned()));
-        let prepared: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
-        plan(&prepared, Known { guard, ..Known::NOTHING }, memory).unwrap().steps
+        let changes: Vec<_> = batch.changes().iter().collect();
+        plan(&changes, Known { guard, ..Known::NOTHING }, memory).unwrap().steps
     };
     let mut memory = Memory::default().with("OWN", &all);
     assert_eq!(shown(&delete(&mut memory, Guard::Generation)), ["flush chain \"OWN\" of table \"ip nat\""]);
@@ -194,9 +194,9 @@ fn what_a_chain_is_known_to_lack_is_not_looked_for() {
         for rule in rules {
             batch.xt(Family::Ipv4, Table::Nat).ensure_rule("SHARED", rule.clone(), Position::Tail);
         }
-        let prepared: Vec<_> = batch.changes().iter().map(Prepared::new).collect();
+        let changes: Vec<_> = batch.changes().iter().collect();
         let known = Known { hints: &[], guard: Guard::Generation, inventory };
-        plan(&prepared, known, memory).unwrap()
+        plan(&changes, known, memory).unwrap()
     };
     let first = ensure(&mut memory, None, &[rule(1), rule(200)]);
     assert_eq!((first.steps.len(), memory.listings), (1, 1));
@@ -218,12 +218,10 @@ fn what_a_chain_is_known_to_lack_is_not_looked_for() {
 fn short_chains_are_read_again_each_time() {
     let all: Vec<_> = (0..60).map(rule).collect();
     let mut memory = Memory::default().with("SHARED", &all);
-    let prepared = {
-        let mut batch = Batch::new();
-        batch.xt(Family::Ipv4, Table::Nat).ensure_rule("SHARED", rule(200), Position::Tail);
-        batch.changes().iter().map(Prepared::new).collect::<Vec<_>>()
-    };
-    let plan = plan(&prepared, Known::NOTHING, &mut memory).unwrap();
+    let mut batch = Batch::new();
+    batch.xt(Family::Ipv4, Table::Nat).ensure_rule("SHARED", rule(200), Position::Tail);
+    let changes: Vec<_> = batch.changes().iter().collect();
+    let plan = plan(&changes, Known::NOTHING, &mut memory).unwrap();
     assert_eq!((plan.steps.len(), plan.committed(7, None)), (1, None));
     let mut known = Inventory::new(7);
     known.note(&TableRef::Xt(Family::Ipv4, Table::Nat), "SHARED", &["of when it was long".to_owned()]);

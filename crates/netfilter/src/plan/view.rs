@@ -4,10 +4,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::Uses;
-use super::rule::{RuleInfo, Wanted};
-use crate::batch::{AnyRule, RuleId};
+use super::rule::RuleInfo;
+use crate::batch::RuleId;
+use crate::rule::{AnyRule, Wanted};
 
 /// The picture of a chain.
 #[derive(Default)]
@@ -127,11 +129,11 @@ impl Rules {
 /// Rules that steps add, with the indexes of the steps.
 #[derive(Default)]
 pub(super) struct Added {
-    steps: HashMap<Rc<Wanted>, Vec<usize>>,
+    steps: HashMap<Arc<Wanted>, Vec<usize>>,
 }
 
 impl Added {
-    pub(super) fn push(&mut self, rule: Rc<Wanted>, step: usize) {
+    pub(super) fn push(&mut self, rule: Arc<Wanted>, step: usize) {
         self.steps.entry(rule).or_default().push(step);
     }
 
@@ -144,13 +146,13 @@ impl Added {
     }
 
     /// Takes out the rules that say what `rule` says.
-    pub(super) fn take(&mut self, rule: &Wanted) -> Vec<(usize, Rc<Wanted>)> {
+    pub(super) fn take(&mut self, rule: &Wanted) -> Vec<(usize, Arc<Wanted>)> {
         let Some((rule, steps)) = self.steps.remove_entry(rule) else { return Vec::new() };
-        steps.into_iter().map(|step| (step, Rc::clone(&rule))).collect()
+        steps.into_iter().map(|step| (step, Arc::clone(&rule))).collect()
     }
 
     /// Takes out the rules of which `goes` is true.
-    pub(super) fn take_where(&mut self, goes: impl Fn(&Wanted) -> bool) -> Vec<(usize, Rc<Wanted>)> {
+    pub(super) fn take_where(&mut self, goes: impl Fn(&Wanted) -> bool) -> Vec<(usize, Arc<Wanted>)> {
         let gone: Vec<_> = self.steps.keys().filter(|rule| goes(rule)).cloned().collect();
         gone.iter().flat_map(|rule| self.take(rule)).collect()
     }

@@ -131,7 +131,8 @@ fn chains_come_before_the_rules_that_need_them() {
         assert_eq!(change.table, TableRef::Xt(Family::Ipv4, Table::Nat));
         match &change.op {
             cnibox_netfilter::Op::EnsureChain(chain) => known.push(chain.name.clone()),
-            cnibox_netfilter::Op::EnsureRule { chain, rule: AnyRule::Xt(rule), .. } => {
+            cnibox_netfilter::Op::EnsureRule { chain, rule, .. } => {
+                let AnyRule::Xt(rule) = rule.rule() else { panic!("{rule:?}") };
                 assert!(known.contains(chain), "{chain}");
                 assert!(
                     rule.target.jump().is_none_or(|to| known.iter().any(|chain| chain == to)),

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use cnibox_netfilter::nft::Protocol;
-use cnibox_netfilter::{AnyRule, Change, Op};
+use cnibox_netfilter::{AnyRule, Change, Op, Wanted};
 
 use super::*;
 use crate::config::{Mapping, Marking};
@@ -64,18 +64,23 @@ fn commands(layout: &Layout) -> String {
                 }
             },
             Op::FlushChain { chain } => writeln!(text, "flush chain {table} {chain}"),
-            Op::AppendRule { chain, rule: AnyRule::Nft(rule) } => {
-                writeln!(text, "add rule {table} {chain} {}", rule.to_text().unwrap())
+            Op::AppendRule { chain, rule } => {
+                writeln!(text, "add rule {table} {chain} {}", rule_text(rule))
             }
-            Op::EnsureRule { chain, rule: AnyRule::Nft(rule), at } => {
+            Op::EnsureRule { chain, rule, at } => {
                 let place = if *at == Position::Head { "first " } else { "" };
-                writeln!(text, "ensure {place}rule {table} {chain} {}", rule.to_text().unwrap())
+                writeln!(text, "ensure {place}rule {table} {chain} {}", rule_text(rule))
             }
             other => panic!("{other:?}"),
         }
         .unwrap();
     }
     text
+}
+
+fn rule_text(wanted: &Wanted) -> String {
+    let AnyRule::Nft(rule) = wanted.rule() else { panic!("{wanted:?}") };
+    rule.to_text().unwrap()
 }
 
 #[track_caller]
