@@ -135,7 +135,9 @@ pub fn read_rules(datagram: &[u8]) {
     ];
     for table in tables {
         let messages = super::socket::messages(datagram);
-        messages.filter_map(|message| listed(&message, &table)).for_each(|rule| drop(rule.xt()));
+        messages
+            .filter_map(|message| listed(&message, &table))
+            .for_each(|rule| drop(rule.xt().map(ToString::to_string)));
     }
 }
 
