@@ -2,7 +2,7 @@
 //! `macspoofchk`: packets that enter the bridge by the container's port must carry the container's own MAC
 //! (reference: `pkg/link/spoofcheck.go`). Lives in table `bridge nat`.
 
-use cnibox_netfilter::nft::{Chain, ChainType, Family, Hook, HookPoint, Rule, Statement};
+use cnibox_netfilter::nft::{Chain, ChainType, Family, Hook, HookPoint, Rule, Statement, Verdict};
 use cnibox_netfilter::{Batch, Owner, TableRef, if_any};
 use cnibox_netlink::Mac;
 use cnibox_spec::Attachment;
@@ -40,6 +40,7 @@ impl SpoofCheck {
     /// Lets `mac` and nothing else in by `port`.
     pub(crate) fn install(&self, port: &str, mac: Mac) -> Batch {
         let rule = |statements| Rule::new(statements).with_comment(self.comment());
+        let jump = |chain: String| Verdict::Jump(chain).into();
         let mut batch = Batch::new();
         batch
             .nft(Family::Bridge, TABLE)
@@ -50,10 +51,10 @@ impl SpoofCheck {
             .flush_chain(self.iface_chain())
             .flush_chain(self.mac_chain())
             .delete_rules_where(BASE, Owner::Comment(self.comment()))
-            .append_rule(BASE, rule(vec![Statement::in_interface(port), Statement::Jump(self.iface_chain())]))
-            .append_rule(self.iface_chain(), rule(vec![Statement::Jump(self.mac_chain())]))
-            .append_rule(self.mac_chain(), rule(vec![Statement::ether_source(mac.0), Statement::Return]))
-            .append_rule(self.mac_chain(), rule(vec![Statement::Drop]));
+            .append_rule(BASE, rule(vec![Statement::in_interface(port), jump(self.iface_chain())]))
+            .append_rule(self.iface_chain(), rule(vec![jump(self.mac_chain())]))
+            .append_rule(self.mac_chain(), rule(vec![Statement::ether_source(mac.0), Verdict::Return.into()]))
+            .append_rule(self.mac_chain(), rule(vec![Verdict::Drop.into()]));
         batch
     }
 

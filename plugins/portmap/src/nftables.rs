@@ -15,7 +15,7 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use cnibox_netfilter::nft::{Chain, ChainType, Family as Table, Hook, HookPoint, Rule, Statement};
+use cnibox_netfilter::nft::{Chain, ChainType, Family as Table, Hook, HookPoint, Rule, Statement, Verdict};
 use cnibox_netfilter::{Batch, Error, Family, Owner as RulesOf, Position, TableRef, if_any};
 use cnibox_sys::Sys;
 use ipnetwork::IpNetwork;
@@ -63,7 +63,7 @@ impl Layout {
     /// The changes that install it. The shared chains are filled anew each time, so that they follow the conditions
     /// of the last ADD. Rules that are there are not doubled.
     pub(crate) fn install(&self, batch: &mut Batch) {
-        let to_ports = |chain: &str| Rule::new(vec![Statement::Jump(chain.to_owned())]);
+        let to_ports = |chain: &str| Rule::new(vec![Verdict::Jump(chain.to_owned()).into()]);
         let mut changes = batch
             .nft(table(self.family), TABLE)
             .ensure_table(Some("CNI portmap plugin"))
@@ -111,7 +111,7 @@ impl Layout {
     }
 
     fn entrance(&self) -> Rule {
-        let jump = [Statement::DestinationLocal, Statement::Jump(ALL_PORTS.to_owned())];
+        let jump = [Statement::DestinationLocal, Verdict::Jump(ALL_PORTS.to_owned()).into()];
         Rule::new(self.conditions.iter().cloned().chain(jump).collect())
     }
 }

@@ -16,6 +16,8 @@ use netlink_bindings::nftables::{
 use netlink_bindings::traits::Pusher;
 use netlink_bindings::utils::{chop_header, finalize_nested_header, find_attr, push_nested_header};
 
+use crate::nft::Verdict;
+
 type Bytes<'a> = Cow<'a, [u8]>;
 
 /// Base of a `payload` expression.
@@ -48,16 +50,6 @@ const NAT_DNAT: u32 = 1;
 /// `NF_NAT_RANGE_MAP_IPS | NF_NAT_RANGE_PROTO_SPECIFIED`: what newer kernels add by themselves for the two registers
 /// (`net/netfilter/nft_nat.c`).
 const NAT_ADDRESS_AND_PORT: u32 = 3;
-
-/// What a rule decides (`NFT_JUMP` and its neighbours, `NF_ACCEPT`, `NF_DROP`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict<'a> {
-    Drop,
-    Accept,
-    Return,
-    Jump(Cow<'a, str>),
-    Goto(Cow<'a, str>),
-}
 
 /// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +101,7 @@ pub(crate) enum Expr<'a> {
     ChangeMark { dreg: u32, mask: Bytes<'a>, xor: Bytes<'a> },
     SetMark { sreg: u32 },
     Value { dreg: u32, data: Bytes<'a> },
-    Verdict(Verdict<'a>),
+    Verdict(Verdict),
     Counter,
     Dnat { family: u32 },
     Masquerade,
@@ -251,7 +243,7 @@ fn immediate(data: &[u8]) -> Option<Expr<'_>> {
     let Ok(verdict) = data.get_verdict() else {
         return Some(Expr::Value { dreg, data: data.get_value().ok()?.into() });
     };
-    let chain = || verdict.get_chain().ok()?.to_str().ok().map(Cow::Borrowed);
+    let chain = || verdict.get_chain().ok()?.to_str().ok().map(str::to_owned);
     Some(Expr::Verdict(match verdict.get_code().ok()?.cast_signed() {
         libc::NF_DROP => Verdict::Drop,
         libc::NF_ACCEPT => Verdict::Accept,
@@ -364,16 +356,16 @@ fn push_masquerade<P: Pusher>(element: PushExprAttrs<P>) -> P {
     element.end_nested()
 }
 
-fn push_verdict<P: Pusher>(data: PushDataAttrs<P>, verdict: &Verdict<'_>) -> P {
-    let (code, chain) = match verdict {
-        Verdict::Drop => (libc::NF_DROP, None),
-        Verdict::Accept => (libc::NF_ACCEPT, None),
-        Verdict::Return => (libc::NFT_RETURN, None),
-        Verdict::Jump(chain) => (libc::NFT_JUMP, Some(chain)),
-        Verdict::Goto(chain) => (libc::NFT_GOTO, Some(chain)),
+fn push_verdict<P: Pusher>(data: PushDataAttrs<P>, verdict: &Verdict) -> P {
+    let code = match verdict {
+        Verdict::Drop => libc::NF_DROP,
+        Verdict::Accept => libc::NF_ACCEPT,
+        Verdict::Return => libc::NFT_RETURN,
+        Verdict::Jump(_) => libc::NFT_JUMP,
+        Verdict::Goto(_) => libc::NFT_GOTO,
     };
     let mut attrs = data.nested_verdict().push_code(code.cast_unsigned());
-    if let Some(chain) = chain {
+    if let Some(chain) = verdict.chain() {
         attrs = attrs.push_chain_bytes(chain.as_bytes());
     }
     attrs.end_nested().end_nested()

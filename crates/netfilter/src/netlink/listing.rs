@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use netlink_bindings::nftables::{ChainAttrs, GenAttrs, IterableRuleAttrs, RuleAttrs};
 
-use super::expr::{self, Expr, Verdict};
+use super::expr::{self, Expr};
 use super::message::{self, NEW_CHAIN, NEW_GEN, NEW_RULE, NFGENMSG};
 use super::socket::{Message, Socket};
 use super::{nft, xt};
@@ -181,6 +181,5 @@ fn xt_comment<'e>(exprs: &'e [Expr<'_>]) -> Option<&'e str> {
 }
 
 fn jump<'e>(expr: &'e Expr<'_>) -> Option<&'e str> {
-    let Expr::Verdict(Verdict::Jump(chain) | Verdict::Goto(chain)) = expr else { return None };
-    Some(chain)
+    if let Expr::Verdict(verdict) = expr { verdict.chain() } else { None }
 }

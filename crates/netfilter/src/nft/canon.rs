@@ -41,11 +41,7 @@ impl Statement {
             | Self::Marked(_)
             | Self::SetMark(_)
             | Self::Counter
-            | Self::Accept
-            | Self::Drop
-            | Self::Return
-            | Self::Jump(_)
-            | Self::Goto(_)
+            | Self::Verdict(_)
             | Self::Masquerade => true,
         };
         fits.then_some(self)

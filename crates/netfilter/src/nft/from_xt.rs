@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules of the iptables dialect in this one.
 
-use super::{Rule, Statement};
+use super::{Rule, Statement, Verdict};
 use crate::xt::{self, Match, Target};
 
 impl xt::Rule {
@@ -58,10 +58,10 @@ impl Match {
 impl Target {
     fn native(&self) -> Option<Statement> {
         Some(match self {
-            Self::Accept => Statement::Accept,
-            Self::Drop => Statement::Drop,
-            Self::Return => Statement::Return,
-            Self::Jump(chain) => Statement::Jump(chain.clone()),
+            Self::Accept => Verdict::Accept.into(),
+            Self::Drop => Verdict::Drop.into(),
+            Self::Return => Verdict::Return.into(),
+            Self::Jump(chain) => Verdict::Jump(chain.clone()).into(),
             Self::Masquerade => Statement::Masquerade,
             Self::Dnat(to) => Statement::Dnat(*to),
             Self::SetMark { value, mask } if value == mask => Statement::SetMark(*value),

@@ -221,6 +221,19 @@ pub enum Statement {
     SetMark(u32),
     /// `counter`
     Counter,
+    /// What becomes of the packet.
+    Verdict(Verdict),
+    /// `masquerade`
+    Masquerade,
+    /// `dnat to <address>:<port>`
+    Dnat(SocketAddr),
+    /// Words that only the `nft` tool understands; a batch with them is written by one `nft -f -`.
+    Raw(Vec<String>),
+}
+
+/// What a rule decides.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Verdict {
     /// `accept`
     Accept,
     /// `drop`
@@ -231,12 +244,6 @@ pub enum Statement {
     Jump(String),
     /// `goto <chain>`
     Goto(String),
-    /// `masquerade`
-    Masquerade,
-    /// `dnat to <address>:<port>`
-    Dnat(SocketAddr),
-    /// Words that only the `nft` tool understands; a batch with them is written by one `nft -f -`.
-    Raw(Vec<String>),
 }
 
 /// A rule of the native dialect.
@@ -263,16 +270,25 @@ impl Rule {
 
     pub(crate) fn jump(&self) -> Option<&str> {
         self.statements.iter().find_map(|statement| {
-            if let Statement::Jump(chain) | Statement::Goto(chain) = statement {
-                Some(chain.as_str())
-            } else {
-                None
-            }
+            if let Statement::Verdict(verdict) = statement { verdict.chain() } else { None }
         })
     }
 
     pub(crate) fn is_raw(&self) -> bool {
         self.statements.iter().any(|statement| matches!(statement, Statement::Raw(_)))
+    }
+}
+
+impl Verdict {
+    /// The chain that it leads to.
+    pub(crate) fn chain(&self) -> Option<&str> {
+        if let Self::Jump(chain) | Self::Goto(chain) = self { Some(chain) } else { None }
+    }
+}
+
+impl From<Verdict> for Statement {
+    fn from(verdict: Verdict) -> Self {
+        Self::Verdict(verdict)
     }
 }
 

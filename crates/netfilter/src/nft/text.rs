@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules as text in nft's language.
 
-use super::{Rule, Statement};
+use super::{Rule, Statement, Verdict};
 use crate::error::{Error, Result};
 
 impl Rule {
@@ -52,11 +52,11 @@ impl Statement {
             Self::Marked(bits) => format!("meta mark & {bits:#010x} == {bits:#010x}"),
             Self::SetMark(bits) => format!("meta mark set meta mark | {bits:#010x}"),
             Self::Counter => "counter".to_owned(),
-            Self::Accept => "accept".to_owned(),
-            Self::Drop => "drop".to_owned(),
-            Self::Return => "return".to_owned(),
-            Self::Jump(chain) => format!("jump {chain}"),
-            Self::Goto(chain) => format!("goto {chain}"),
+            Self::Verdict(Verdict::Accept) => "accept".to_owned(),
+            Self::Verdict(Verdict::Drop) => "drop".to_owned(),
+            Self::Verdict(Verdict::Return) => "return".to_owned(),
+            Self::Verdict(Verdict::Jump(chain)) => format!("jump {chain}"),
+            Self::Verdict(Verdict::Goto(chain)) => format!("goto {chain}"),
             Self::Masquerade => "masquerade".to_owned(),
             Self::Dnat(to) => format!("dnat to {to}"),
             Self::Raw(words) => raw(words)?,

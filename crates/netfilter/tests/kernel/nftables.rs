@@ -5,7 +5,9 @@
 
 use std::ffi::OsStr;
 
-use cnibox_netfilter::nft::{Chain, ChainType, CtState, Family, Hook, HookPoint, Protocol, Rule, Statement};
+use cnibox_netfilter::nft::{
+    Chain, ChainType, CtState, Family, Hook, HookPoint, Protocol, Rule, Statement, Verdict,
+};
 use cnibox_netfilter::{Batch, Choice, Engine, Owner, Position, TableRef};
 use ipnetwork::IpNetwork;
 
@@ -61,7 +63,7 @@ fn net(text: &str) -> IpNetwork {
 
 #[test]
 fn masquerade_table() {
-    let jump = |chain: &str| Statement::Goto(chain.into());
+    let jump = |chain: &str| Verdict::Goto(chain.into()).into();
     let comment = "d23676b4f2d9fe04-f37378035343678b, net: mynet, if: eth0, id: cont1";
     let masq = |ip: &str, subnet: &str| {
         let statements =
@@ -79,11 +81,11 @@ fn masquerade_table() {
         .ensure_chain(Chain::base("postrouting", postrouting))
         .append_rule(
             "postrouting",
-            Rule::new(vec![Statement::destination(net("224.0.0.0/4")), Statement::Return]),
+            Rule::new(vec![Statement::destination(net("224.0.0.0/4")), Verdict::Return.into()]),
         )
         .append_rule(
             "postrouting",
-            Rule::new(vec![Statement::destination(net("ff00::/8")), Statement::Return]),
+            Rule::new(vec![Statement::destination(net("ff00::/8")), Verdict::Return.into()]),
         )
         .append_rule("postrouting", Rule::new(vec![jump("masq_checks")]))
         .append_rule("masq_checks", masq("10.22.0.2", "10.22.0.0/16"))
@@ -105,7 +107,7 @@ add rule inet cni_plugins_masquerade masq_checks ip6 saddr == fd00:1::2 ip6 dadd
 
 fn hostport_chains(batch: &mut Batch, family: Family) {
     let nat = |point, priority| Hook::new(ChainType::Nat, point, priority);
-    let entry = || Rule::new(vec![Statement::DestinationLocal, Statement::Jump("hostports_all".into())]);
+    let entry = || Rule::new(vec![Statement::DestinationLocal, Verdict::Jump("hostports_all".into()).into()]);
     batch
         .nft(family, "cni_hostport")
         .ensure_table(Some("CNI portmap plugin"))
@@ -113,8 +115,8 @@ fn hostport_chains(batch: &mut Batch, family: Family) {
         .ensure_chain(Chain::regular("hostip_hostports"))
         .ensure_chain(Chain::regular("hostports_all"))
         .flush_chain("hostports_all")
-        .append_rule("hostports_all", Rule::new(vec![Statement::Jump("hostip_hostports".into())]))
-        .append_rule("hostports_all", Rule::new(vec![Statement::Jump("hostports".into())]))
+        .append_rule("hostports_all", Rule::new(vec![Verdict::Jump("hostip_hostports".into()).into()]))
+        .append_rule("hostports_all", Rule::new(vec![Verdict::Jump("hostports".into()).into()]))
         .ensure_chain(Chain::base("prerouting", nat(HookPoint::Prerouting, -100)))
         .append_rule("prerouting", entry())
         .ensure_chain(Chain::base("output", nat(HookPoint::Output, -100)))
@@ -208,14 +210,14 @@ fn spoof_check_table() {
         .ensure_chain(Chain::regular(MAC))
         .append_rule(
             "PREROUTING",
-            rule(vec![Statement::in_interface("veth4e97ba89"), Statement::Jump(IFACE.into())]),
+            rule(vec![Statement::in_interface("veth4e97ba89"), Verdict::Jump(IFACE.into()).into()]),
         )
-        .append_rule(IFACE, rule(vec![Statement::Jump(MAC.into())]))
+        .append_rule(IFACE, rule(vec![Verdict::Jump(MAC.into()).into()]))
         .append_rule(
             MAC,
-            rule(vec![Statement::ether_source([0x2e, 0xaa, 0xd5, 0x2b, 0xfd, 0xb7]), Statement::Return]),
+            rule(vec![Statement::ether_source([0x2e, 0xaa, 0xd5, 0x2b, 0xfd, 0xb7]), Verdict::Return.into()]),
         )
-        .append_rule(MAC, rule(vec![Statement::Drop]));
+        .append_rule(MAC, rule(vec![Verdict::Drop.into()]));
     writes_like(
         r#"
 add table bridge nat
@@ -256,7 +258,7 @@ fn conditions_of_users() {
                 !statements.iter().any(|statement| matches!(statement, Statement::Raw(_))),
                 "{condition}"
             );
-            statements.push(Statement::Drop);
+            statements.push(Verdict::Drop.into());
             batch.nft(Family::Ip, "t").append_rule("c", Rule::new(statements));
         }
         nft(&script);
@@ -272,7 +274,7 @@ fn conditions_of_users() {
         let mut raw = Batch::new();
         raw.nft(Family::Ip, "t").delete_rules_where("c", Owner::Comment("x".into()));
         for condition in CONDITIONS {
-            let statements = vec![Statement::Raw(vec![condition.to_owned()]), Statement::Drop];
+            let statements = vec![Statement::Raw(vec![condition.to_owned()]), Verdict::Drop.into()];
             raw.nft(Family::Ip, "t").append_rule("c", Rule::new(statements).with_comment("x"));
         }
         engine().apply(&raw).unwrap();
@@ -285,17 +287,17 @@ fn conditions_of_users() {
 fn text_and_netlink_agree() {
     let rules = || {
         [
-            vec![Statement::source(net("10.0.0.0/9")), Statement::Counter, Statement::Accept],
-            vec![Statement::EtherSource { address: [2, 0, 0, 0, 0, 1], negated: true }, Statement::Drop],
+            vec![Statement::source(net("10.0.0.0/9")), Statement::Counter, Verdict::Accept.into()],
+            vec![Statement::EtherSource { address: [2, 0, 0, 0, 0, 1], negated: true }, Verdict::Drop.into()],
             vec![
                 Statement::OutInterface { name: "eth0".into(), negated: true },
-                Statement::Jump("own".into()),
+                Verdict::Jump("own".into()).into(),
             ],
             vec![
                 Statement::DestinationPort { protocol: Protocol::Tcp, port: 1, negated: true },
-                Statement::Return,
+                Verdict::Return.into(),
             ],
-            vec![Statement::ConntrackState(CtState::RELATED_ESTABLISHED), Statement::Accept],
+            vec![Statement::ConntrackState(CtState::RELATED_ESTABLISHED), Verdict::Accept.into()],
         ]
     };
     in_netns(move || {
@@ -395,7 +397,7 @@ fn comments_are_as_long_as_the_kernel_holds() {
         let table = TableRef::Nft(Family::Ip, "t".into());
         let batch = |comment: &str| {
             let mut batch = Batch::new();
-            let rule = Rule::new(vec![Statement::Accept]).with_comment(comment);
+            let rule = Rule::new(vec![Verdict::Accept.into()]).with_comment(comment);
             batch
                 .nft(Family::Ip, "t")
                 .ensure_table(Some(comment))

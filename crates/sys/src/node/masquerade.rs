@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use cnibox_netfilter::nft::{self, ChainType, Hook, HookPoint, Statement};
+use cnibox_netfilter::nft::{self, ChainType, Hook, HookPoint, Statement, Verdict};
 use cnibox_netfilter::xt::{self, Match, Target};
 use cnibox_netfilter::{Batch, Engine, Owner, Position, RuleInfo, TableRef, if_any};
 use cnibox_spec::{Attachment, LiveAttachment, NetworkName, sha512_prefix, subnet};
@@ -111,7 +111,7 @@ impl Masquerade {
 
     fn install_nft(&self, batch: &mut Batch, addresses: &[IpNetwork]) {
         let not_multicast =
-            |net: IpNetwork| nft::Rule::new(vec![Statement::destination(net), Statement::Return]);
+            |net: IpNetwork| nft::Rule::new(vec![Statement::destination(net), Verdict::Return.into()]);
         let mut changes = batch
             .nft(nft::Family::Inet, NFT_TABLE)
             .ensure_table(Some(NFT_TABLE_COMMENT))
@@ -123,7 +123,7 @@ impl Masquerade {
             .flush_chain(NFT_BASE)
             .append_rule(NFT_BASE, not_multicast(multicast(true)))
             .append_rule(NFT_BASE, not_multicast(multicast(false)))
-            .append_rule(NFT_BASE, nft::Rule::new(vec![Statement::Goto(NFT_CHECKS.to_owned())]))
+            .append_rule(NFT_BASE, nft::Rule::new(vec![Verdict::Goto(NFT_CHECKS.to_owned()).into()]))
             .delete_rules_where(NFT_CHECKS, Owner::CommentPrefix(self.nft_key()));
         for address in addresses {
             let statements = vec![

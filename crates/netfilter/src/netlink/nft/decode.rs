@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use super::encode::INTERFACE_SIZE;
-use crate::netlink::expr::{self, Compare, Expr, Field, Verdict, base};
+use crate::netlink::expr::{self, Compare, Expr, Field, base};
 use crate::nft::{CtState, Family, Protocol, Statement};
 
 /// The statements that these expressions make up.
@@ -125,11 +125,7 @@ impl<'e> Reader<'e> {
                 *self.values.get_mut(slot)? = Some(&**data);
                 return Some(None);
             }
-            Expr::Verdict(Verdict::Accept) => Statement::Accept,
-            Expr::Verdict(Verdict::Drop) => Statement::Drop,
-            Expr::Verdict(Verdict::Return) => Statement::Return,
-            Expr::Verdict(Verdict::Jump(chain)) => Statement::Jump(chain.clone().into_owned()),
-            Expr::Verdict(Verdict::Goto(chain)) => Statement::Goto(chain.clone().into_owned()),
+            Expr::Verdict(verdict) => Statement::Verdict(verdict.clone()),
             Expr::Masquerade => Statement::Masquerade,
             Expr::Dnat { family } if *family == u32::from(self.family.number()) => {
                 let [Some(ip), Some(port)] = self.values else { return None };

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A rule as nft writes it (nftables `src/netlink_linearize.c`), with the protocol conditions that it adds by itself.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use ipnetwork::IpNetwork;
 
-use crate::netlink::expr::{self, Expr, Field, REG_1, REG_2, RTN_LOCAL, Verdict};
+use crate::netlink::expr::{self, Expr, Field, REG_1, REG_2, RTN_LOCAL};
 use crate::nft::{Family, Rule, Statement};
 
 /// `IFNAMSIZ`
@@ -59,15 +58,7 @@ impl Encoder {
                 self.exprs.push(Expr::SetMark { sreg: REG_1 });
             }
             Statement::Counter => self.exprs.push(Expr::Counter),
-            Statement::Accept => self.exprs.push(Expr::Verdict(Verdict::Accept)),
-            Statement::Drop => self.exprs.push(Expr::Verdict(Verdict::Drop)),
-            Statement::Return => self.exprs.push(Expr::Verdict(Verdict::Return)),
-            Statement::Jump(chain) => {
-                self.exprs.push(Expr::Verdict(Verdict::Jump(Cow::Owned(chain.clone()))))
-            }
-            Statement::Goto(chain) => {
-                self.exprs.push(Expr::Verdict(Verdict::Goto(Cow::Owned(chain.clone()))))
-            }
+            Statement::Verdict(verdict) => self.exprs.push(Expr::Verdict(verdict.clone())),
             Statement::Masquerade => self.exprs.push(Expr::Masquerade),
             Statement::Dnat(to) => self.dnat(*to),
             // without canonical form

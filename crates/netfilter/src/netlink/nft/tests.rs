@@ -6,7 +6,7 @@ use netlink_bindings::nftables::{PushExprAttrs, PushExprListAttrs};
 
 use crate::netlink::expr::{self, Expr, REG_1, REG_2};
 use crate::netlink::tests::bytes;
-use crate::nft::{CtState, Family, Protocol, Rule, Statement};
+use crate::nft::{CtState, Family, Protocol, Rule, Statement, Verdict};
 
 fn net(text: &str) -> ipnetwork::IpNetwork {
     text.parse().unwrap()
@@ -25,17 +25,17 @@ fn rules() -> Vec<Vec<Statement>> {
         vec![Statement::source(net("0.0.0.0/0")), Statement::Counter, Statement::Masquerade],
         vec![port(Protocol::Tcp, 80), Statement::Dnat("10.22.0.2:80".parse().unwrap())],
         vec![port(Protocol::Udp, 53), Statement::Dnat("[fd00::2]:53".parse().unwrap())],
-        vec![port(Protocol::Sctp, 1), port(Protocol::Sctp, 2), Statement::Return],
-        vec![Statement::in_interface("veth0"), Statement::Jump("to".into())],
+        vec![port(Protocol::Sctp, 1), port(Protocol::Sctp, 2), Verdict::Return.into()],
+        vec![Statement::in_interface("veth0"), Verdict::Jump("to".into()).into()],
         vec![
             Statement::OutInterface { name: "fifteen-letters".into(), negated: true },
-            Statement::Goto("to".into()),
+            Verdict::Goto("to".into()).into(),
         ],
-        vec![Statement::ether_source([2, 0, 0, 0, 0, 1]), Statement::Drop],
-        vec![Statement::DestinationLocal, Statement::Accept],
+        vec![Statement::ether_source([2, 0, 0, 0, 0, 1]), Verdict::Drop.into()],
+        vec![Statement::DestinationLocal, Verdict::Accept.into()],
         vec![Statement::Marked(0x2000), Statement::Masquerade],
         vec![port(Protocol::Tcp, 80), Statement::SetMark(0x2000)],
-        vec![Statement::ConntrackState(CtState::ESTABLISHED | CtState::INVALID), Statement::Drop],
+        vec![Statement::ConntrackState(CtState::ESTABLISHED | CtState::INVALID), Verdict::Drop.into()],
     ]
 }
 

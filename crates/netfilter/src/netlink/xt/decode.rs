@@ -8,7 +8,8 @@
 use std::net::SocketAddr;
 
 use super::layout;
-use crate::netlink::expr::{self, Compare, Expr, Field, Verdict, base};
+use crate::netlink::expr::{self, Compare, Expr, Field, base};
+use crate::nft::Verdict;
 use crate::xt::{Family, Match, Protocol, Rule, Target};
 
 /// The rule that these expressions make up.
@@ -140,12 +141,12 @@ impl<'e> Reader<'e> {
     }
 }
 
-fn verdict_target(verdict: &Verdict<'_>) -> Option<Target> {
+fn verdict_target(verdict: &Verdict) -> Option<Target> {
     match verdict {
         Verdict::Accept => Some(Target::Accept),
         Verdict::Drop => Some(Target::Drop),
         Verdict::Return => Some(Target::Return),
-        Verdict::Jump(chain) => Some(Target::Jump(chain.clone().into_owned())),
+        Verdict::Jump(chain) => Some(Target::Jump(chain.clone())),
         Verdict::Goto(_) => None,
     }
 }

@@ -5,10 +5,9 @@
 //! tcp and udp, and marks are native expressions; the rest are xt matches and targets in compatibility expressions. Tools
 //! before 1.8.8 wrote ports and marks as xt matches and do not see them in any other form, see [`Form`].
 
-use std::borrow::Cow;
-
 use super::layout;
-use crate::netlink::expr::{self, Expr, Field, Verdict};
+use crate::netlink::expr::{self, Expr, Field};
+use crate::nft::Verdict;
 use crate::xt::{Family, Match, Protocol, Rule, Slot, Target};
 
 /// How ports and marks are written.
@@ -85,7 +84,7 @@ fn target(target: &Target, family: Family) -> Expr<'static> {
         Target::Accept => Expr::Verdict(Verdict::Accept),
         Target::Drop => Expr::Verdict(Verdict::Drop),
         Target::Return => Expr::Verdict(Verdict::Return),
-        Target::Jump(chain) => Expr::Verdict(Verdict::Jump(Cow::Owned(chain.clone()))),
+        Target::Jump(chain) => Expr::Verdict(Verdict::Jump(chain.clone())),
         Target::Masquerade => xt_target("MASQUERADE", 0, layout::masquerade(family)),
         Target::SetMark { value, mask } => xt_target("MARK", 2, layout::mark(*value, *mask)),
         Target::Dnat(to) => xt_target("DNAT", 2, layout::dnat(*to)),
