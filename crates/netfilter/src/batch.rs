@@ -4,11 +4,10 @@
 //! A batch does nothing by itself and can be compared in tests. [`crate::Engine::apply`] makes it true. This
 //! room is data: it must never know what there is already, nor how anything is read or written.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::rule::{AnyRule, Wanted};
+use crate::rule::{AnyRule, Position, RuleId, TableRef, Wanted};
 use crate::{nft, xt};
 
 /// An ordered list of changes, applied as one transaction wherever the transport allows it.
@@ -163,24 +162,6 @@ impl Op {
     }
 }
 
-/// Where a missing rule is put.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Position {
-    /// Before all rules (`-I chain 1`).
-    Head,
-    /// Behind all rules (`-A chain`).
-    Tail,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Head => "head",
-            Self::Tail => "tail",
-        })
-    }
-}
-
 /// Tells whose a rule is by what it carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
@@ -206,70 +187,6 @@ impl Owner {
             Self::CommentPrefix(text) => comment.is_some_and(|c| c.starts_with(text.as_str())),
             Self::JumpsTo(chain) => jump == Some(chain),
             Self::JumpsToWith { chain, comment: text } => jump == Some(chain) && comment == Some(text),
-        }
-    }
-}
-
-/// Names a table of either dialect.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum TableRef {
-    /// A table of the iptables dialect.
-    Xt(xt::Family, xt::Table),
-    /// A native table.
-    Nft(nft::Family, String),
-}
-
-impl TableRef {
-    /// The nf_tables family that the table lives in.
-    #[must_use]
-    pub fn family(&self) -> nft::Family {
-        match self {
-            Self::Xt(family, _) => (*family).into(),
-            Self::Nft(family, _) => *family,
-        }
-    }
-
-    /// The name of the table.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Xt(_, table) => table.name(),
-            Self::Nft(_, name) => name,
-        }
-    }
-
-    /// Reads what `Display` writes and a space, for tables of the iptables dialect, and gives the rest of the line.
-    pub(crate) fn read(line: &str) -> Option<(Self, &str)> {
-        let families = [xt::Family::Ipv4, xt::Family::Ipv6].into_iter();
-        let mut tables = families
-            .flat_map(|family| [xt::Table::Filter, xt::Table::Nat].map(|table| Self::Xt(family, table)));
-        tables.find_map(|table| {
-            let rest = line.strip_prefix(&format!("{table} "))?;
-            Some((table, rest))
-        })
-    }
-}
-
-impl fmt::Display for TableRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.family().name(), self.name())
-    }
-}
-
-/// Identity of an existing rule within its chain.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum RuleId {
-    /// nf_tables rule handle.
-    Handle(u64),
-    /// The rule as the iptables tool lists it (words after `-A chain`), where rules have no handles.
-    Listed(Vec<String>),
-}
-
-impl fmt::Display for RuleId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Handle(handle) => write!(f, "handle {handle}"),
-            Self::Listed(words) => f.write_str(&words.join(" ")),
         }
     }
 }

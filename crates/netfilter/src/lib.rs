@@ -42,13 +42,13 @@ mod rule;
 mod tool;
 pub mod xt;
 
-pub use batch::{Batch, Change, Changes, NftChanges, Op, Owner, Position, RuleId, TableRef, XtChanges};
+pub use batch::{Batch, Change, Changes, NftChanges, Op, Owner, XtChanges};
 pub use engine::{Choice, Engine, if_any};
 pub use error::{Error, Result};
 pub use known::{Hint, Inventory};
 pub use netlink::{conntrack, sweep};
 pub use plan::{Action, RuleInfo, Step};
-pub use rule::{AnyRule, Wanted};
+pub use rule::{AnyRule, Position, RuleId, TableRef, Wanted};
 pub use tool::Flavour;
 pub use xt::Family;
 

@@ -1,12 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules of either dialect, and what is needed to look for them. This room is data: it must never know what there is
-//! already, nor how anything is read or written.
+//! Rules of either dialect, their tables and places, and what is needed to look for them. This room is data: it must never
+//! know what there is already, nor how anything is read or written.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::batch::TableRef;
 use crate::{nft, xt};
+
+/// Names a table of either dialect.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum TableRef {
+    /// A table of the iptables dialect.
+    Xt(xt::Family, xt::Table),
+    /// A native table.
+    Nft(nft::Family, String),
+}
+
+impl TableRef {
+    /// The nf_tables family that the table lives in.
+    #[must_use]
+    pub fn family(&self) -> nft::Family {
+        match self {
+            Self::Xt(family, _) => (*family).into(),
+            Self::Nft(family, _) => *family,
+        }
+    }
+
+    /// The name of the table.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Xt(_, table) => table.name(),
+            Self::Nft(_, name) => name,
+        }
+    }
+
+    /// Reads what `Display` writes and a space, for tables of the iptables dialect, and gives the rest of the line.
+    pub(crate) fn read(line: &str) -> Option<(Self, &str)> {
+        let families = [xt::Family::Ipv4, xt::Family::Ipv6].into_iter();
+        let mut tables = families
+            .flat_map(|family| [xt::Table::Filter, xt::Table::Nat].map(|table| Self::Xt(family, table)));
+        tables.find_map(|table| {
+            let rest = line.strip_prefix(&format!("{table} "))?;
+            Some((table, rest))
+        })
+    }
+}
+
+impl fmt::Display for TableRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.family().name(), self.name())
+    }
+}
 
 /// A rule of either dialect.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -66,6 +111,42 @@ impl fmt::Display for AnyRule {
         match self {
             Self::Xt(rule) => rule.fmt(f),
             Self::Nft(rule) => rule.fmt(f),
+        }
+    }
+}
+
+/// Where a missing rule is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// Before all rules (`-I chain 1`).
+    Head,
+    /// Behind all rules (`-A chain`).
+    Tail,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Head => "head",
+            Self::Tail => "tail",
+        })
+    }
+}
+
+/// Identity of an existing rule within its chain.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum RuleId {
+    /// nf_tables rule handle.
+    Handle(u64),
+    /// The rule as the iptables tool lists it (words after `-A chain`), where rules have no handles.
+    Listed(Vec<String>),
+}
+
+impl fmt::Display for RuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handle(handle) => write!(f, "handle {handle}"),
+            Self::Listed(words) => f.write_str(&words.join(" ")),
         }
     }
 }

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::batch::{Batch, Change, TableRef};
+use crate::batch::{Batch, Change};
 use crate::error::{Error, Result};
 use crate::known::{Guard, Hint, Inventory, Known};
 use crate::netlink::{self, Form, Socket, commit, extensions, needs_module};
 use crate::plan::{Action, Reader, RuleInfo, Step, plan, search};
-use crate::rule::{AnyRule, Wanted};
+use crate::rule::{AnyRule, TableRef, Wanted};
 use crate::tool::{self, Flavour, Tool, find_tool, is_legacy_program, reads_native_matches};
 use crate::xt::{self, Match};
 pub use route::Choice;

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::batch::{Batch, Change, TableRef};
+use crate::batch::{Batch, Change};
 use crate::error::{Error, Result};
+use crate::rule::TableRef;
 use crate::xt;
 
 /// How rules of the iptables dialect are written.

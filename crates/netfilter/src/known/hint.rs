@@ -5,8 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::batch::{RuleId, TableRef};
 use crate::error::{Error, Result};
+use crate::rule::{RuleId, TableRef};
 
 /// A rule of the iptables dialect that an [`crate::Engine`] added: its chain and its nf_tables handle. What stands there
 /// now may be another rule or none, so it is looked at before it is believed.

@@ -9,8 +9,8 @@
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
-use crate::batch::TableRef;
 use crate::error::{Error, Result};
+use crate::rule::TableRef;
 
 /// What an [`crate::Engine`] knows of the chains that it has read, for the next one on the same ruleset. Only long chains of
 /// the iptables dialect are worth it.

@@ -8,11 +8,10 @@ use super::message::{Messages, NewRule};
 use super::socket::{Refusal, Socket};
 use super::xt::Form;
 use super::{nft, xt};
-use crate::batch::{Position, RuleId, TableRef};
 use crate::error::{Error, Result};
 use crate::known::Hint;
 use crate::plan::{Action, Step};
-use crate::rule::{AnyRule, Wanted};
+use crate::rule::{AnyRule, Position, RuleId, TableRef, Wanted};
 
 /// Commits the steps if the ruleset still is of this generation, and says where rules were put in chains that were there
 /// before; `None` if it is not, or if the answer got lost.

@@ -11,10 +11,9 @@ use super::expr::Expr;
 use super::message::{self, Messages};
 use super::socket::Socket;
 use super::xt::{self, Form};
-use crate::batch::TableRef;
 use crate::error::Result;
 use crate::nft::Family;
-use crate::rule::AnyRule;
+use crate::rule::{AnyRule, TableRef};
 
 /// What extensions are reached through.
 const NFT_COMPAT: &str = "nft_compat";

@@ -10,11 +10,10 @@ use super::expr::{self, Expr};
 use super::message::{self, NEW_CHAIN, NEW_GEN, NEW_RULE, NFGENMSG};
 use super::socket::{Message, Socket};
 use super::{nft, xt};
-use crate::batch::{RuleId, TableRef};
 use crate::error::{Error, Result};
 use crate::nft::Rule;
 use crate::plan::{Reader, RuleInfo, Uses};
-use crate::rule::AnyRule;
+use crate::rule::{AnyRule, RuleId, TableRef};
 use crate::xt::Match;
 
 const GENERATION: &str = "read ruleset generation";

@@ -11,8 +11,8 @@ use netlink_bindings::utils::{align, push_header};
 
 use super::expr::{self, Expr};
 use super::socket::HEADER;
-use crate::batch::TableRef;
 use crate::nft::{Chain, Family, Hook, Protocol};
+use crate::rule::TableRef;
 
 /// `NFNL_SUBSYS_NFTABLES << 8`
 const NFTABLES: u16 = 10 << 8;

@@ -9,8 +9,8 @@ use super::message::{Messages, NewRule, read_comment};
 use super::socket::{Message, messages};
 use super::xt::{Form, encode};
 use super::{nft, xt};
-use crate::batch::TableRef;
 use crate::nft::Family;
+use crate::rule::TableRef;
 use crate::xt::Table;
 use crate::xt::tests::reference;
 

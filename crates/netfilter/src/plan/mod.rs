@@ -22,11 +22,11 @@ pub use rule::RuleInfo;
 pub(crate) use search::search;
 pub use step::{Action, Step};
 
-use crate::batch::{Change, Op, Owner, Position, RuleId, TableRef};
+use crate::batch::{Change, Op, Owner};
 use crate::error::Result;
 use crate::known::{Guard, Hint, Inventory, Known};
 use crate::nft::Chain;
-use crate::rule::{AnyRule, Wanted};
+use crate::rule::{AnyRule, Position, RuleId, TableRef, Wanted};
 use names::{builtin, check_chain, check_comment};
 use view::{Rules, View};
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Names that tables know by themselves, and names and comments that cannot be written.
 
-use crate::batch::TableRef;
 use crate::error::{Error, Result};
 use crate::nft::{ChainType, Hook, HookPoint};
+use crate::rule::TableRef;
 use crate::xt::Table;
 
 /// The built-in chain of that name, as iptables-nft creates it when it is first used (iptables `iptables/nft.c`,

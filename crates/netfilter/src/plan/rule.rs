@@ -5,8 +5,7 @@ use std::rc::Rc;
 
 use ipnetwork::IpNetwork;
 
-use crate::batch::RuleId;
-use crate::rule::{AnyRule, Wanted};
+use crate::rule::{AnyRule, RuleId, Wanted};
 use crate::xt::Match;
 use crate::{nft, xt};
 

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use super::Reader;
 use super::rule::RuleInfo;
-use crate::batch::{RuleId, TableRef};
 use crate::error::Result;
-use crate::rule::{AnyRule, Wanted};
+use crate::rule::{AnyRule, RuleId, TableRef, Wanted};
 
 /// For each of the wanted rules whether the chain has it. Rules with the `hints` are looked at first.
 pub(crate) fn search(

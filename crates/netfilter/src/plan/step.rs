@@ -4,9 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::batch::{Position, RuleId, TableRef};
 use crate::nft::Chain;
-use crate::rule::Wanted;
+use crate::rule::{Position, RuleId, TableRef, Wanted};
 
 /// One step of a transaction, in one table. `Display` says it to people.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use super::Uses;
 use super::rule::RuleInfo;
-use crate::batch::RuleId;
-use crate::rule::{AnyRule, Wanted};
+use crate::rule::{AnyRule, RuleId, Wanted};
 
 /// The picture of a chain.
 #[derive(Default)]

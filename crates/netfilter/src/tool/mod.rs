@@ -14,10 +14,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::batch::{Position, RuleId, TableRef};
 use crate::error::{Error, Result};
 use crate::plan::{Action, Reader, RuleInfo, Step, Uses};
-use crate::rule::{AnyRule, Wanted};
+use crate::rule::{AnyRule, Position, RuleId, TableRef, Wanted};
 use crate::xt::{self, Family, Table};
 pub use flavour::Flavour;
 pub(crate) use flavour::{find_tool, is_legacy_program, reads_native_matches};

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Steps as text for `nft -f -`, for rules with words that only nft understands.
 
-use crate::batch::{Position, RuleId, TableRef};
 use crate::error::{Error, Result};
 use crate::nft::{Chain, string};
 use crate::plan::{Action, Step};
-use crate::rule::AnyRule;
+use crate::rule::{AnyRule, Position, RuleId, TableRef};
 
 /// The command for `nft`, a line or two.
 pub(super) fn command(Step { table, action }: &Step) -> Result<String> {
