@@ -5,7 +5,7 @@
 //! typed. Everything else decodes to [`Expr::Other`]: a rule with it is not ours.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ipnetwork::IpNetwork;
 use netlink_bindings::nftables::{
@@ -32,7 +32,7 @@ const META_MARK: u32 = 3;
 const CMP_EQ: u32 = 0;
 const CMP_NEQ: u32 = 1;
 pub(crate) const REG_1: u32 = 1;
-pub(crate) const REG_2: u32 = 2;
+const REG_2: u32 = 2;
 /// `NFTA_EXPR_NAME`
 const EXPR_NAME: u16 = 1;
 /// `NFTA_EXPR_DATA`
@@ -94,16 +94,16 @@ pub(crate) struct Compare<'a> {
 }
 
 /// What a rule is made of. `ChangeMark` loads the packet's mark, leaves some bits of it and turns some; `SetMark` gives it
-/// to the packet. `Dnat` takes the address from the first register and the port from the second.
+/// to the packet. `Value` is one that was put into a register, for `Dnat` or nobody.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Expr<'a> {
     Compare(Compare<'a>),
     ChangeMark { dreg: u32, mask: Bytes<'a>, xor: Bytes<'a> },
     SetMark { sreg: u32 },
-    Value { dreg: u32, data: Bytes<'a> },
+    Value,
     Verdict(Verdict),
     Counter,
-    Dnat { family: u32 },
+    Dnat(SocketAddr),
     Masquerade,
     Match { name: Cow<'a, str>, rev: u32, info: Bytes<'a> },
     Target { name: Cow<'a, str>, rev: u32, info: Bytes<'a> },
@@ -130,6 +130,14 @@ impl Expr<'static> {
     }
 }
 
+/// What registers hold.
+#[derive(Default)]
+struct Registers<'a> {
+    loaded: Option<Loaded<'a>>,
+    /// In registers 1 and 2.
+    values: [Option<&'a [u8]>; 2],
+}
+
 /// A field in a register, with its mask.
 struct Loaded<'a> {
     field: Field,
@@ -140,32 +148,32 @@ struct Loaded<'a> {
 /// The expressions of a rule's `NFTA_RULE_EXPRESSIONS` attribute, without counters: those change with traffic and are no
 /// part of what a rule says.
 pub(crate) fn decode(list: &[u8]) -> Vec<Expr<'_>> {
-    let (mut exprs, mut loaded, mut position) = (Vec::new(), None, 0);
+    let (mut exprs, mut registers, mut position) = (Vec::new(), Registers::default(), 0);
     while let Some((_, element)) = chop_header(list, &mut position) {
         let name = find_attr(element, EXPR_NAME).map(cut_nul).unwrap_or_default();
         let data = find_attr(element, EXPR_DATA).unwrap_or_default();
-        exprs.extend(decode_one(name, data, &mut loaded).unwrap_or(Some(Expr::Other)));
+        exprs.extend(decode_one(name, data, &mut registers).unwrap_or(Some(Expr::Other)));
     }
     exprs
 }
 
 /// The expression, or nothing for what another one needs; `None` if a part of it is missing or unknown here.
-fn decode_one<'a>(name: &[u8], data: &'a [u8], loaded: &mut Option<Loaded<'a>>) -> Option<Option<Expr<'a>>> {
+fn decode_one<'a>(name: &[u8], data: &'a [u8], registers: &mut Registers<'a>) -> Option<Option<Expr<'a>>> {
     if let Some((field, register)) = load(name, data) {
-        *loaded = Some(Loaded { field, register, mask: None });
+        registers.loaded = Some(Loaded { field, register, mask: None });
         return Some(None);
     }
     Some(Some(match name {
         b"counter" => return Some(None),
-        b"bitwise" => return bitwise(data, loaded),
-        b"cmp" => compare(data, loaded.take()?)?,
+        b"bitwise" => return bitwise(data, &mut registers.loaded),
+        b"cmp" => compare(data, registers.loaded.take()?)?,
         b"meta" => {
             let meta = ExprMetaAttrs::new(data);
             (meta.get_key() == Ok(META_MARK)).then_some(())?;
             Expr::SetMark { sreg: meta.get_sreg().ok()? }
         }
-        b"immediate" => immediate(data)?,
-        b"nat" => dnat(data)?,
+        b"immediate" => immediate(data, &mut registers.values)?,
+        b"nat" => dnat(data, registers.values)?,
         b"masq" => {
             let masq = ExprMasqAttrs::new(data);
             let is_plain = masq.get_flags().unwrap_or(0) == 0 && masq.get_reg_proto_min().is_err();
@@ -237,11 +245,13 @@ fn compare<'a>(data: &'a [u8], Loaded { field, register, mask }: Loaded<'a>) -> 
     (cmp.get_sreg() == Ok(register)).then_some(Expr::Compare(compare))
 }
 
-fn immediate(data: &[u8]) -> Option<Expr<'_>> {
+fn immediate<'a>(data: &'a [u8], values: &mut [Option<&'a [u8]>; 2]) -> Option<Expr<'a>> {
     let immediate = ExprImmediateAttrs::new(data);
     let (dreg, data) = (immediate.get_dreg().ok()?, immediate.get_data().ok()?);
     let Ok(verdict) = data.get_verdict() else {
-        return Some(Expr::Value { dreg, data: data.get_value().ok()?.into() });
+        let slot = usize::try_from(dreg).ok()?.checked_sub(1)?;
+        *values.get_mut(slot)? = Some(data.get_value().ok()?);
+        return Some(Expr::Value);
     };
     let chain = || verdict.get_chain().ok()?.to_str().ok().map(str::to_owned);
     Some(Expr::Verdict(match verdict.get_code().ok()?.cast_signed() {
@@ -254,14 +264,21 @@ fn immediate(data: &[u8]) -> Option<Expr<'_>> {
     }))
 }
 
-/// A `dnat` of one address and port. With flags of somebody's (`random`, `persistent`) it is another.
-fn dnat(data: &[u8]) -> Option<Expr<'_>> {
+/// A `dnat` to one address and port, from the first register and the second. With flags of somebody's (`random`,
+/// `persistent`) it is another.
+fn dnat<'a>(data: &[u8], [ip, port]: [Option<&[u8]>; 2]) -> Option<Expr<'a>> {
     let nat = ExprNatAttrs::new(data);
     let registers = (nat.get_reg_addr_min().ok()?, nat.get_reg_proto_min().ok()?);
     let is_plain = nat.get_type() == Ok(NAT_DNAT)
         && registers == (REG_1, REG_2)
         && nat.get_flags().unwrap_or(0) & !NAT_ADDRESS_AND_PORT == 0;
-    is_plain.then_some(Expr::Dnat { family: nat.get_family().ok()? })
+    let is_ipv4 = match nat.get_family().ok()?.cast_signed() {
+        libc::NFPROTO_IPV4 => true,
+        libc::NFPROTO_IPV6 => false,
+        _ => return None,
+    };
+    let to = SocketAddr::new(address(ip?, is_ipv4)?, u16::from_be_bytes(*port?.first_chunk()?));
+    is_plain.then_some(Expr::Dnat(to))
 }
 
 /// Appends expressions to an opened `NFTA_RULE_EXPRESSIONS` attribute.
@@ -277,10 +294,6 @@ fn push_one<P: Pusher>(list: PushExprListAttrs<P>, expr: &Expr<'_>) -> PushExprL
             let data = list.nested_elem().nested_data_meta();
             data.push_key(META_MARK).push_sreg(*sreg).end_nested().end_nested()
         }
-        Expr::Value { dreg, data } => {
-            let immediate = list.nested_elem().nested_data_immediate().push_dreg(*dreg);
-            immediate.nested_data().push_value(data).end_nested().end_nested().end_nested()
-        }
         Expr::Verdict(verdict) => {
             let data = list.nested_elem().nested_data_immediate().push_dreg(0).nested_data();
             push_verdict(data, verdict).end_nested().end_nested()
@@ -289,8 +302,12 @@ fn push_one<P: Pusher>(list: PushExprListAttrs<P>, expr: &Expr<'_>) -> PushExprL
             let data = list.nested_elem().nested_data_counter();
             data.push_bytes(0).push_packets(0).end_nested().end_nested()
         }
-        Expr::Dnat { family } => {
-            let nat = list.nested_elem().nested_data_nat().push_type(NAT_DNAT).push_family(*family);
+        Expr::Dnat(to) => {
+            let list = push_value(list, REG_1, &octets(to.ip()));
+            let list = push_value(list, REG_2, &to.port().to_be_bytes());
+            let nat = list.nested_elem().nested_data_nat().push_type(NAT_DNAT);
+            let family = if to.is_ipv4() { libc::NFPROTO_IPV4 } else { libc::NFPROTO_IPV6 };
+            let nat = nat.push_family(family.cast_unsigned());
             nat.push_reg_addr_min(REG_1).push_reg_proto_min(REG_2).end_nested().end_nested()
         }
         Expr::Match { name, rev, info } => {
@@ -302,7 +319,7 @@ fn push_one<P: Pusher>(list: PushExprListAttrs<P>, expr: &Expr<'_>) -> PushExprL
             data.push_rev(*rev).push_info(info).end_nested().end_nested()
         }
         Expr::Masquerade => push_masquerade(list.nested_elem()),
-        Expr::Other => list.nested_elem().end_nested(),
+        Expr::Value | Expr::Other => list.nested_elem().end_nested(),
     }
 }
 
@@ -315,6 +332,11 @@ fn push_compare<P: Pusher>(list: PushExprListAttrs<P>, compare: &Compare<'_>) ->
     let cmp = list.nested_elem().nested_data_cmp().push_sreg(REG_1);
     let cmp = cmp.push_op(if *negated { CMP_NEQ } else { CMP_EQ });
     cmp.nested_data().push_value(data).end_nested().end_nested().end_nested()
+}
+
+fn push_value<P: Pusher>(list: PushExprListAttrs<P>, dreg: u32, data: &[u8]) -> PushExprListAttrs<P> {
+    let immediate = list.nested_elem().nested_data_immediate().push_dreg(dreg);
+    immediate.nested_data().push_value(data).end_nested().end_nested().end_nested()
 }
 
 /// Loads a field into the first register.
@@ -390,7 +412,7 @@ pub(crate) fn network(data: &[u8], mask: Option<&[u8]>, is_ipv4: bool) -> Option
 }
 
 /// The address whose first bytes are `data`.
-pub(crate) fn address(data: &[u8], is_ipv4: bool) -> Option<IpAddr> {
+fn address(data: &[u8], is_ipv4: bool) -> Option<IpAddr> {
     Some(if is_ipv4 { padded::<4>(data)?.into() } else { padded::<16>(data)?.into() })
 }
 

@@ -2,16 +2,14 @@
 //! Rules read from the kernel, as nft writes them. A rule with anything in it that [`super::encode()`] does not write is
 //! not one of ours and gives `None`.
 
-use std::net::SocketAddr;
-
 use super::encode::INTERFACE_SIZE;
 use crate::netlink::expr::{self, Compare, Expr, Field, base};
 use crate::nft::{CtState, Family, Protocol, Statement};
+use crate::xt;
 
 /// The statements that these expressions make up.
 pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Vec<Statement>> {
-    let mut reader =
-        Reader { family, network: Tested::default(), transport: Tested::default(), values: [None, None] };
+    let mut reader = Reader { family, network: Tested::default(), transport: Tested::default() };
     let mut statements = Vec::new();
     let mut exprs = exprs.iter();
     while let Some(expr) = exprs.next() {
@@ -50,15 +48,13 @@ impl Tested {
     }
 }
 
-struct Reader<'e> {
+struct Reader {
     family: Family,
     network: Tested,
     transport: Tested,
-    /// What `dnat` takes from registers 1 and 2.
-    values: [Option<&'e [u8]>; 2],
 }
 
-impl<'e> Reader<'e> {
+impl Reader {
     /// The statement, or nothing for a test that the next one needs.
     fn compare(&mut self, Compare { field, mask, data, negated }: &Compare<'_>) -> Option<Option<Statement>> {
         let (mask, negated) = (mask.as_deref(), *negated);
@@ -117,25 +113,17 @@ impl<'e> Reader<'e> {
     }
 
     /// The statement, or nothing for what the next one needs.
-    fn single(&mut self, expr: &'e Expr<'e>) -> Option<Option<Statement>> {
+    fn single(&mut self, expr: &Expr<'_>) -> Option<Option<Statement>> {
         Some(Some(match expr {
             Expr::Compare(compare) => return self.compare(compare),
-            Expr::Value { dreg, data } => {
-                let slot = usize::try_from(*dreg).ok()?.checked_sub(1)?;
-                *self.values.get_mut(slot)? = Some(&**data);
-                return Some(None);
-            }
+            Expr::Value => return Some(None),
             Expr::Verdict(verdict) => Statement::Verdict(verdict.clone()),
             Expr::Masquerade => Statement::Masquerade,
-            Expr::Dnat { family } if *family == u32::from(self.family.number()) => {
-                let [Some(ip), Some(port)] = self.values else { return None };
-                let ip = expr::address(ip, self.family == Family::Ip)?;
-                Statement::Dnat(SocketAddr::new(ip, expr::port(port)?))
-            }
+            Expr::Dnat(to) if Family::from(xt::Family::of(to.ip())) == self.family => Statement::Dnat(*to),
             Expr::ChangeMark { .. }
             | Expr::SetMark { .. }
             | Expr::Counter
-            | Expr::Dnat { .. }
+            | Expr::Dnat(_)
             | Expr::Match { .. }
             | Expr::Target { .. }
             | Expr::Other => return None,

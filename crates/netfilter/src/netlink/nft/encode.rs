@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A rule as nft writes it (nftables `src/netlink_linearize.c`), with the protocol conditions that it adds by itself.
 
-use std::net::SocketAddr;
-
 use ipnetwork::IpNetwork;
 
-use crate::netlink::expr::{self, Expr, Field, REG_1, REG_2, RTN_LOCAL};
+use crate::netlink::expr::{self, Expr, Field, REG_1, RTN_LOCAL};
 use crate::nft::{Family, Rule, Statement};
 
 /// `IFNAMSIZ`
@@ -60,7 +58,7 @@ impl Encoder {
             Statement::Counter => self.exprs.push(Expr::Counter),
             Statement::Verdict(verdict) => self.exprs.push(Expr::Verdict(verdict.clone())),
             Statement::Masquerade => self.exprs.push(Expr::Masquerade),
-            Statement::Dnat(to) => self.dnat(*to),
+            Statement::Dnat(to) => self.exprs.push(Expr::Dnat(*to)),
             // without canonical form
             Statement::Raw(_) => {}
         }
@@ -89,12 +87,6 @@ impl Encoder {
             self.transport = Some(protocol);
         }
         self.compare(Field::DESTINATION_PORT, port.to_be_bytes().to_vec(), negated);
-    }
-
-    fn dnat(&mut self, to: SocketAddr) {
-        self.exprs.push(Expr::Value { dreg: REG_1, data: expr::octets(to.ip()).into() });
-        self.exprs.push(Expr::Value { dreg: REG_2, data: to.port().to_be_bytes().to_vec().into() });
-        self.exprs.push(Expr::Dnat { family: self.family.number().into() });
     }
 
     fn compare(&mut self, field: Field, data: Vec<u8>, negated: bool) {

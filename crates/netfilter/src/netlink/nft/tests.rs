@@ -4,7 +4,7 @@
 use super::{decode, encode};
 use netlink_bindings::nftables::{PushExprAttrs, PushExprListAttrs};
 
-use crate::netlink::expr::{self, Expr, REG_1, REG_2};
+use crate::netlink::expr::{self, Expr, REG_1};
 use crate::netlink::tests::bytes;
 use crate::nft::{CtState, Family, Protocol, Rule, Statement, Verdict};
 
@@ -38,6 +38,8 @@ fn rules() -> Vec<Vec<Statement>> {
         vec![Statement::ConntrackState(CtState::ESTABLISHED | CtState::INVALID), Verdict::Drop.into()],
     ]
 }
+
+const REG_2: u32 = 2;
 
 #[test]
 fn what_is_written_is_read_back() {

@@ -5,8 +5,6 @@
 //! ports, marks, connection states, comments kept as user data, addresses with or without a mask. All forms give the same
 //! [`Rule`], in its canonical form. A rule with anything else in it is not one of ours and gives `None`.
 
-use std::net::SocketAddr;
-
 use super::layout;
 use crate::netlink::expr::{self, Compare, Expr, Field, base};
 use crate::nft::Verdict;
@@ -14,7 +12,7 @@ use crate::xt::{Family, Match, Protocol, Rule, Target};
 
 /// The rule that these expressions make up.
 pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Rule> {
-    let mut reader = Reader { family, values: [None, None], protocol: None, matches: Vec::new() };
+    let mut reader = Reader { family, protocol: None, matches: Vec::new() };
     let mut target = None;
     for expr in exprs {
         // nothing may follow the target
@@ -30,30 +28,27 @@ pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Rule> {
     rule.in_order()
 }
 
-struct Reader<'e> {
+struct Reader {
     family: Family,
-    /// Address and port of a native `nat` expression, in registers 1 and 2.
-    values: [Option<&'e [u8]>; 2],
     /// Whether it is negated, too.
     protocol: Option<(Protocol, bool)>,
     matches: Vec<Match>,
 }
 
-impl<'e> Reader<'e> {
-    fn single(&mut self, expr: &'e Expr<'e>) -> Option<Option<Target>> {
+impl Reader {
+    fn single(&mut self, expr: &Expr<'_>) -> Option<Option<Target>> {
         match expr {
             Expr::Compare(compare) => self.compare(compare)?,
-            Expr::Value { dreg, data } => {
-                let slot = usize::try_from(*dreg).ok()?.checked_sub(1)?;
-                *self.values.get_mut(slot)? = Some(&**data);
-            }
+            Expr::Value => {}
             Expr::Match { name, rev, info } => self.xt_match(name, *rev, info)?,
             Expr::Target { name, rev, info } => return Some(Some(self.xt_target(name, *rev, info)?)),
             Expr::Verdict(verdict) => return Some(Some(verdict_target(verdict)?)),
             Expr::Masquerade => return Some(Some(Target::Masquerade)),
-            Expr::Dnat { .. } => return Some(Some(self.native_dnat()?)),
+            Expr::Dnat(to) if Family::of(to.ip()) == self.family => return Some(Some(Target::Dnat(*to))),
             // iptables writes marks by its own target.
-            Expr::ChangeMark { .. } | Expr::SetMark { .. } | Expr::Counter | Expr::Other => return None,
+            Expr::ChangeMark { .. } | Expr::SetMark { .. } | Expr::Dnat(_) | Expr::Counter | Expr::Other => {
+                return None;
+            }
         }
         Some(None)
     }
@@ -132,12 +127,6 @@ impl<'e> Reader<'e> {
             ("MARK", 2) => layout::read_mark(info).map(|(value, mask)| Target::SetMark { value, mask }),
             _ => None,
         }
-    }
-
-    fn native_dnat(&self) -> Option<Target> {
-        let [Some(ip), Some(port)] = &self.values else { return None };
-        let ip = expr::address(ip, self.family == Family::Ipv4)?;
-        Some(Target::Dnat(SocketAddr::new(ip, expr::port(port)?)))
     }
 }
 
