@@ -61,33 +61,33 @@ impl<'t> Parser<'t> {
         };
         let (found, rest) = match rest {
             ["-s" | "--source" | "--src", value, rest @ ..] => {
-                (Some(Match::Source { address: address(value)?, negated }), rest)
+                (Match::Source { address: address(value)?, negated }, rest)
             }
             ["-d" | "--destination" | "--dst", value, rest @ ..] => {
-                (Some(Match::Destination { address: address(value)?, negated }), rest)
+                (Match::Destination { address: address(value)?, negated }, rest)
             }
             ["-i" | "--in-interface", name, rest @ ..] => {
-                (Some(Match::InInterface { name: (*name).to_owned(), negated }), rest)
+                (Match::InInterface { name: (*name).to_owned(), negated }, rest)
             }
             ["-o" | "--out-interface", name, rest @ ..] => {
-                (Some(Match::OutInterface { name: (*name).to_owned(), negated }), rest)
+                (Match::OutInterface { name: (*name).to_owned(), negated }, rest)
             }
             ["-p" | "--protocol", name, rest @ ..] => {
                 let protocol = name.parse().ok()?;
                 self.protocol = (!negated).then_some(protocol);
-                (Some(Match::Protocol { protocol, negated }), rest)
+                (Match::Protocol { protocol, negated }, rest)
             }
             ["-m" | "--match", rest @ ..] if !negated => self.extension(rest)?,
             _ => return None,
         };
-        self.matches.extend(found);
+        self.matches.push(found);
         self.rest = rest;
         Some(())
     }
 
     /// What follows `-m`.
-    fn extension(&mut self, rest: &'t [&'t str]) -> Option<(Option<Match>, &'t [&'t str])> {
-        let (found, rest) = match rest {
+    fn extension(&mut self, rest: &'t [&'t str]) -> Option<(Match, &'t [&'t str])> {
+        Some(match rest {
             ["comment", "--comment", text, rest @ ..] => (Match::Comment((*text).to_owned()), rest),
             ["mark", "!", "--mark", value, rest @ ..] => (mark(value, true)?, rest),
             ["mark", "--mark", value, rest @ ..] => (mark(value, false)?, rest),
@@ -104,8 +104,7 @@ impl<'t> Parser<'t> {
                 (Match::DestinationPorts { protocol: self.take_protocol()?, ports }, rest)
             }
             _ => return None,
-        };
-        Some((Some(found), rest))
+        })
     }
 
     /// Port matches carry their protocol themselves.
