@@ -5,6 +5,7 @@
 use ipnetwork::IpNetwork;
 
 use super::{Family, Rule, Statement};
+use crate::xt::INTERFACE_SIZE;
 
 impl Rule {
     /// The canonical form of the rule in a table of this family. `None` if a statement does not fit the family or only nft
@@ -47,6 +48,3 @@ impl Statement {
         fits.then_some(self)
     }
 }
-
-/// `IFNAMSIZ`
-const INTERFACE_SIZE: usize = 16;

@@ -28,18 +28,10 @@ impl Rule {
         for condition in &mut self.matches {
             condition.normalize(family)?;
         }
-        let target_fits = match &self.target {
-            Target::Dnat(to) => Family::of(to.ip()) == family,
-            Target::Accept
-            | Target::Drop
-            | Target::Return
-            | Target::Jump(_)
-            | Target::Masquerade
-            | Target::SetMark { .. } => true,
-        };
+        let is_of_other = matches!(&self.target, Target::Dnat(to) if Family::of(to.ip()) != family);
         // Ports imply their protocol; naming it again is only understood by the tool.
         let protocols = self.matches.iter().filter_map(Match::protocol).count();
-        if target_fits && protocols <= 1 { self.in_order() } else { None }
+        if is_of_other || protocols > 1 { None } else { self.in_order() }
     }
 
     /// The same rule in the order of the canonical form; `None` if something is said twice that has one slot.
@@ -131,7 +123,7 @@ fn is_interface(name: &str) -> bool {
 }
 
 /// `IFNAMSIZ`
-const INTERFACE_SIZE: usize = 16;
+pub(crate) const INTERFACE_SIZE: usize = 16;
 /// `XT_MAX_COMMENT_LEN`, less the terminating zero.
 const LONGEST_COMMENT: usize = 255;
 /// `XT_MULTI_PORTS`

@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnetwork::IpNetwork;
 
-pub(crate) use canon::Slot;
+pub(crate) use canon::{INTERFACE_SIZE, Slot};
 pub use names::is_chain_name;
 pub(crate) use parse::rule_from_listing;
 

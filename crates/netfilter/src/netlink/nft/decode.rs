@@ -2,10 +2,9 @@
 //! Rules read from the kernel, as nft writes them. A rule with anything in it that [`super::encode()`] does not write is
 //! not one of ours and gives `None`.
 
-use super::encode::INTERFACE_SIZE;
 use crate::netlink::expr::{self, Compare, Expr, Field, base};
 use crate::nft::{CtState, Family, Protocol, Statement};
-use crate::xt;
+use crate::xt::{self, INTERFACE_SIZE};
 
 /// The statements that these expressions make up.
 pub(crate) fn decode(exprs: &[Expr<'_>], family: Family) -> Option<Vec<Statement>> {

@@ -5,9 +5,7 @@ use ipnetwork::IpNetwork;
 
 use crate::netlink::expr::{self, Expr, Field, REG_1, RTN_LOCAL};
 use crate::nft::{Family, Rule, Statement};
-
-/// `IFNAMSIZ`
-pub(super) const INTERFACE_SIZE: usize = 16;
+use crate::xt::INTERFACE_SIZE;
 
 /// The expressions of a rule that has a canonical form in the family.
 pub(crate) fn encode(rule: &Rule, family: Family) -> Vec<Expr<'static>> {
