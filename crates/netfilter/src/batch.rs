@@ -127,38 +127,23 @@ pub enum Op {
         id: RuleId,
     },
     /// The chain has no rules. A missing chain or table is fine.
-    FlushChain {
-        /// Name of the chain.
-        chain: String,
-    },
+    FlushChain(String),
     /// The chain and its rules do not exist. A missing chain or table is fine; one that rules still jump to is an error.
-    DeleteChain {
-        /// Name of the chain.
-        chain: String,
-    },
+    DeleteChain(String),
     /// As [`Op::DeleteChain`], but a chain that rules still jump to (after the changes before this one) is left alone
     /// with its rules.
-    DeleteChainIfUnreferenced {
-        /// Name of the chain.
-        chain: String,
-    },
+    DeleteChainIfUnreferenced(String),
 }
 
 impl Op {
     /// The rule that is to be added or deleted.
     pub(crate) fn rule(&self) -> Option<&Wanted> {
-        match self {
-            Self::EnsureRule { rule, .. } | Self::AppendRule { rule, .. } | Self::DeleteRule { rule, .. } => {
-                Some(rule)
-            }
-            Self::EnsureTable { .. }
-            | Self::EnsureChain(_)
-            | Self::DeleteRulesWhere { .. }
-            | Self::DeleteFound { .. }
-            | Self::FlushChain { .. }
-            | Self::DeleteChain { .. }
-            | Self::DeleteChainIfUnreferenced { .. } => None,
-        }
+        let (Self::EnsureRule { rule, .. } | Self::AppendRule { rule, .. } | Self::DeleteRule { rule, .. }) =
+            self
+        else {
+            return None;
+        };
+        Some(rule)
     }
 }
 
@@ -264,16 +249,16 @@ impl<R: Into<AnyRule>> Changes<'_, R> {
 
     /// [`Op::FlushChain`].
     pub fn flush_chain(self, chain: impl Into<String>) -> Self {
-        self.push(Op::FlushChain { chain: chain.into() })
+        self.push(Op::FlushChain(chain.into()))
     }
 
     /// [`Op::DeleteChain`].
     pub fn delete_chain(self, chain: impl Into<String>) -> Self {
-        self.push(Op::DeleteChain { chain: chain.into() })
+        self.push(Op::DeleteChain(chain.into()))
     }
 
     /// [`Op::DeleteChainIfUnreferenced`].
     pub fn delete_chain_if_unreferenced(self, chain: impl Into<String>) -> Self {
-        self.push(Op::DeleteChainIfUnreferenced { chain: chain.into() })
+        self.push(Op::DeleteChainIfUnreferenced(chain.into()))
     }
 }

@@ -99,8 +99,8 @@ fn push(messages: &mut Messages, Step { table, action }: &Step, form: Form, echo
             messages.delete_rule(table, chain, Some(*handle));
         }
         Action::DeleteRule { id: RuleId::Listed(words), .. } => return Err(unencodable(words.join(" "))),
-        Action::Flush { chain } => messages.delete_rule(table, chain, None),
-        Action::DeleteChain { chain } => messages.delete_chain(table, chain),
+        Action::Flush(chain) => messages.delete_rule(table, chain, None),
+        Action::DeleteChain(chain) => messages.delete_chain(table, chain),
     }
     Ok(())
 }
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_family_that_the_kernel_has_not_is_named() {
         let table = TableRef::Nft(Family::Inet, "some".to_owned());
-        let flush = Action::Flush { chain: "other".to_owned() };
+        let flush = Action::Flush("other".to_owned());
         let steps =
             [Action::AddTable { comment: None }, flush].map(|action| Step { table: table.clone(), action });
         let said = |seq, errno| failure(Refusal { seq, errno, text: None }, 7, &steps).to_string();

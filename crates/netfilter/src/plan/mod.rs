@@ -145,9 +145,9 @@ impl Planner<'_> {
             Op::DeleteRule { chain, rule } => self.delete_rule(table, chain, rule),
             Op::DeleteRulesWhere { chain, owner } => self.delete_owned(table, chain, owner),
             Op::DeleteFound { chain, id } => self.delete_found(table, chain, id),
-            Op::FlushChain { chain } => self.flush(table, chain),
-            Op::DeleteChain { chain } => self.delete_chain(table, chain),
-            Op::DeleteChainIfUnreferenced { chain } => match self.jumps_to(table, chain)? {
+            Op::FlushChain(chain) => self.flush(table, chain),
+            Op::DeleteChain(chain) => self.delete_chain(table, chain),
+            Op::DeleteChainIfUnreferenced(chain) => match self.jumps_to(table, chain)? {
                 Some(0) => self.delete_chain(table, chain),
                 Some(_) | None => Ok(()),
             },
@@ -389,7 +389,7 @@ impl Planner<'_> {
 
     fn flush(&mut self, table: &TableRef, chain: &str) -> Result<()> {
         if self.empty(table, chain)? {
-            self.step(table, Action::Flush { chain: chain.to_owned() });
+            self.step(table, Action::Flush(chain.to_owned()));
         }
         Ok(())
     }
@@ -400,7 +400,7 @@ impl Planner<'_> {
         }
         self.empty(table, chain)?;
         self.view(table, chain)?.exists = false;
-        self.step(table, Action::DeleteChain { chain: chain.to_owned() });
+        self.step(table, Action::DeleteChain(chain.to_owned()));
         Ok(())
     }
 

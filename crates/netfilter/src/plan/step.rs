@@ -43,15 +43,9 @@ pub enum Action {
         id: RuleId,
     },
     /// Deletes all rules of a chain.
-    Flush {
-        /// The chain.
-        chain: String,
-    },
+    Flush(String),
     /// Deletes a chain with its rules.
-    DeleteChain {
-        /// The chain.
-        chain: String,
-    },
+    DeleteChain(String),
 }
 
 impl Step {
@@ -65,15 +59,15 @@ impl Step {
             Action::DeleteRule { chain, .. } => {
                 format!("delete rule from chain \"{chain}\" of table \"{table}\"")
             }
-            Action::Flush { chain } => format!("flush chain \"{chain}\" of table \"{table}\""),
-            Action::DeleteChain { chain } => format!("delete chain \"{chain}\" of table \"{table}\""),
+            Action::Flush(chain) => format!("flush chain \"{chain}\" of table \"{table}\""),
+            Action::DeleteChain(chain) => format!("delete chain \"{chain}\" of table \"{table}\""),
         }
     }
 
     /// True if something that was there goes.
     pub(crate) fn deletes(&self) -> bool {
         match self.action {
-            Action::DeleteRule { .. } | Action::Flush { .. } | Action::DeleteChain { .. } => true,
+            Action::DeleteRule { .. } | Action::Flush(_) | Action::DeleteChain(_) => true,
             Action::AddTable { .. } | Action::AddChain(_) | Action::AddRule { .. } => false,
         }
     }
@@ -85,10 +79,9 @@ impl fmt::Display for Step {
         match &self.action {
             Action::AddRule { rule, at, .. } => write!(f, ", {at}: {}", rule.rule()),
             Action::DeleteRule { id, .. } => write!(f, ": {id}"),
-            Action::AddTable { .. }
-            | Action::AddChain(_)
-            | Action::Flush { .. }
-            | Action::DeleteChain { .. } => Ok(()),
+            Action::AddTable { .. } | Action::AddChain(_) | Action::Flush(_) | Action::DeleteChain(_) => {
+                Ok(())
+            }
         }
     }
 }

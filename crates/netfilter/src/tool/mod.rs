@@ -37,11 +37,8 @@ impl Tool {
 
     /// Carries out the steps with one `iptables-restore`.
     pub(crate) fn restore(&self, steps: &[Step]) -> Result<()> {
-        let program = match self.family {
-            Family::Ipv4 => "iptables-restore",
-            Family::Ipv6 => "ip6tables-restore",
-        };
-        run(&self.path, program, &["--noflush", "--wait"], Some(&restore_file(steps)?)).map(drop)
+        let program = format!("{}-restore", self.family.tool());
+        run(&self.path, &program, &["--noflush", "--wait"], Some(&restore_file(steps)?)).map(drop)
     }
 
     /// The rules of a chain, `None` if it does not exist.
@@ -170,17 +167,14 @@ fn line(action: &Action) -> Result<Option<String>> {
             let AnyRule::Xt(rule) = rule.rule() else { return Ok(None) };
             place.into_iter().chain(rule.to_args()).collect()
         }
-        Action::DeleteRule { chain, id } => {
-            let words = match id {
-                RuleId::Listed(words) => words.clone(),
-                RuleId::Handle(handle) => {
-                    return Err(Error::InvalidText { kind: "rule", value: handle.to_string() });
-                }
-            };
-            ["-D".to_owned(), chain.clone()].into_iter().chain(words).collect()
+        Action::DeleteRule { chain, id: RuleId::Listed(words) } => {
+            [&["-D".to_owned(), chain.clone()], words.as_slice()].concat()
         }
-        Action::Flush { chain } => vec!["-F".to_owned(), chain.clone()],
-        Action::DeleteChain { chain } => {
+        Action::DeleteRule { id: RuleId::Handle(handle), .. } => {
+            return Err(Error::InvalidText { kind: "rule", value: handle.to_string() });
+        }
+        Action::Flush(chain) => vec!["-F".to_owned(), chain.clone()],
+        Action::DeleteChain(chain) => {
             return Ok(Some(format!("-F {0}\n-X {0}", quote(chain)?)));
         }
     };

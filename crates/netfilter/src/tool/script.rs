@@ -23,8 +23,8 @@ pub(super) fn command(Step { table, action }: &Step) -> Result<String> {
             format!("delete rule {table} {chain} handle {handle}")
         }
         Action::DeleteRule { id: RuleId::Listed(_), .. } => return Err(foreign(action)),
-        Action::Flush { chain } => format!("flush chain {table} {chain}"),
-        Action::DeleteChain { chain } => {
+        Action::Flush(chain) => format!("flush chain {table} {chain}"),
+        Action::DeleteChain(chain) => {
             format!("flush chain {table} {chain}\ndelete chain {table} {chain}")
         }
     })

@@ -63,7 +63,7 @@ fn commands(layout: &Layout) -> String {
                     )
                 }
             },
-            Op::FlushChain { chain } => writeln!(text, "flush chain {table} {chain}"),
+            Op::FlushChain(chain) => writeln!(text, "flush chain {table} {chain}"),
             Op::AppendRule { chain, rule } => {
                 writeln!(text, "add rule {table} {chain} {}", rule_text(rule))
             }
