@@ -161,11 +161,19 @@ impl Input<'_> {
     }
 
     /// [`NetConf::prev_result`] for the plugins whose reference reads it with the configuration, and says twice what failed.
+    /// DEL works whatever an earlier plugin has said, and uses what can be read of it; STATUS and GC have none.
     ///
     /// # Errors
-    /// Those of [`NetConf::prev_result`].
+    /// Those of [`NetConf::prev_result`], for ADD and CHECK.
     pub fn prev_result(&self) -> Result<Option<CniResult>, Failure> {
-        self.conf.prev_result().map_err(|failure| failure.prefixed("could not parse prevResult: "))
+        let read = self.conf.prev_result();
+        match self.verb {
+            Verb::Add | Verb::Check => {
+                read.map_err(|failure| failure.prefixed("could not parse prevResult: "))
+            }
+            Verb::Del => Ok(read.unwrap_or_default()),
+            Verb::Status | Verb::Gc => Ok(None),
+        }
     }
 
     /// `CNI_ARGS`. Only the plugins that have keys of their own there may look at it.

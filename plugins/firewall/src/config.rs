@@ -137,13 +137,7 @@ impl Config {
     /// Decodes and checks the configuration for one verb.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
         let shape: Shape = input.decode("failed to load netconf")?;
-        let prev_result = match input.verb {
-            Verb::Add | Verb::Check => input.prev_result()?,
-            // DEL uses what it can read.
-            Verb::Del => input.conf.prev_result().ok().flatten(),
-            Verb::Status | Verb::Gc => None,
-        };
-        Ok(shape.check(prev_result, input.verb)?)
+        Ok(shape.check(input.prev_result()?, input.verb)?)
     }
 
     /// All addresses of prevResult, whatever interface they are on.

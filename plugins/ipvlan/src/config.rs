@@ -41,10 +41,7 @@ impl Config {
             Err(unknown) if matches!(input.verb, Verb::Add | Verb::Check) => return Err(unknown),
             mode => mode.unwrap_or(IpVlanMode::L2),
         };
-        let earlier = match input.verb {
-            Verb::Add => input.prev_result()?,
-            Verb::Del | Verb::Check | Verb::Status | Verb::Gc => None,
-        };
+        let earlier = if input.verb == Verb::Add { input.prev_result()? } else { None };
         let mut master = Some(shape.master).filter(|master| !master.is_empty());
         if let (None, Some(result)) = (&master, &earlier) {
             master = Some(chained_master(result)?);

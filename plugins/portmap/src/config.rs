@@ -153,12 +153,8 @@ impl Config {
     /// Decodes and checks the configuration for one verb, in the reference's order.
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
         let shape: Shape = input.decode("failed to parse network configuration")?;
-        let prev_result = match input.verb {
-            Verb::Add | Verb::Check => input.prev_result()?,
-            // DEL works whatever an earlier plugin has said; what can be read of it tells whose rules are the attachment's.
-            Verb::Del => input.conf.prev_result().ok().flatten(),
-            Verb::Status | Verb::Gc => None,
-        };
+        // For DEL it tells whose rules are the attachment's.
+        let prev_result = input.prev_result()?;
         let lenient = !matches!(input.verb, Verb::Add | Verb::Check);
         Ok(shape.check(prev_result, lenient)?)
     }

@@ -32,11 +32,7 @@ impl Config {
             return Ok(Self::default());
         }
         let config = Self::parse(shape)?;
-        let prev_result = match input.verb {
-            Verb::Add | Verb::Check => input.prev_result()?,
-            Verb::Del | Verb::Status | Verb::Gc => None,
-        };
-        Ok(Self { prev_result, ..config })
+        Ok(Self { prev_result: input.prev_result()?, ..config })
     }
 
     fn parse(shape: Shape) -> Result<Self, Failure> {
