@@ -7,47 +7,20 @@ use thiserror::Error;
 
 use crate::{Code, ErrorObject};
 
-/// Why a name was refused.
+/// Why a name was refused. Its text is the message alone.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum IdentError {
-    /// A container ID outside `[a-zA-Z0-9][a-zA-Z0-9_.-]*`.
-    #[error("invalid characters in containerID")]
-    ContainerId(String),
-    /// The network name is absent or empty.
-    #[error("missing network name")]
-    MissingNetworkName,
-    /// A network name outside `[a-zA-Z0-9][a-zA-Z0-9_.-]*`.
-    #[error("invalid characters found in network name")]
-    NetworkName(String),
-    /// The interface name is empty.
-    #[error("interface name is empty")]
-    IfNameEmpty,
-    /// The interface name has more than 15 bytes (`IFNAMSIZ` without its NUL).
-    #[error("interface name is too long")]
-    IfNameTooLong,
-    /// The interface name is `.` or `..`.
-    #[error("interface name is . or ..")]
-    IfNameDots,
-    /// The interface name has a character that the kernel refuses.
-    #[error("interface name contains / or : or whitespace characters")]
-    IfNameCharacters,
+#[error("{}", .0.msg)]
+pub struct IdentError(ErrorObject);
+
+impl IdentError {
+    fn new(code: Code, msg: &str, details: &str) -> Self {
+        Self(ErrorObject { code, msg: msg.to_owned(), details: details.to_owned() })
+    }
 }
 
 impl From<IdentError> for ErrorObject {
-    fn from(error: IdentError) -> Self {
-        let msg = error.to_string();
-        let (code, details) = match error {
-            IdentError::ContainerId(id) => (Code::INVALID_ENVIRONMENT, id),
-            IdentError::MissingNetworkName => (Code::INVALID_CONFIG, String::new()),
-            IdentError::NetworkName(name) => (Code::INVALID_CONFIG, name),
-            IdentError::IfNameTooLong => {
-                (Code::INVALID_ENVIRONMENT, "interface name should be less than 16 characters".to_owned())
-            }
-            IdentError::IfNameEmpty | IdentError::IfNameDots | IdentError::IfNameCharacters => {
-                (Code::INVALID_ENVIRONMENT, String::new())
-            }
-        };
-        Self { code, msg, details }
+    fn from(IdentError(object): IdentError) -> Self {
+        object
     }
 }
 
@@ -59,9 +32,12 @@ impl ContainerId {
     /// Checks a container ID.
     ///
     /// # Errors
-    /// [`IdentError::ContainerId`], also for an empty one.
+    /// It is empty or has characters outside `[a-zA-Z0-9][a-zA-Z0-9_.-]*`.
     pub fn new(id: &str) -> Result<Self, IdentError> {
-        if is_plain_name(id) { Ok(Self(id.to_owned())) } else { Err(IdentError::ContainerId(id.to_owned())) }
+        if is_plain_name(id) {
+            return Ok(Self(id.to_owned()));
+        }
+        Err(IdentError::new(Code::INVALID_ENVIRONMENT, "invalid characters in containerID", id))
     }
 
     /// The ID as given.
@@ -79,15 +55,13 @@ impl NetworkName {
     /// Checks a network name.
     ///
     /// # Errors
-    /// [`IdentError::MissingNetworkName`], [`IdentError::NetworkName`].
+    /// It is empty or has characters outside `[a-zA-Z0-9][a-zA-Z0-9_.-]*`.
     pub fn new(name: &str) -> Result<Self, IdentError> {
-        if name.is_empty() {
-            return Err(IdentError::MissingNetworkName);
-        }
-        if is_plain_name(name) {
-            Ok(Self(name.to_owned()))
-        } else {
-            Err(IdentError::NetworkName(name.to_owned()))
+        let refused = |msg| Err(IdentError::new(Code::INVALID_CONFIG, msg, name));
+        match name {
+            "" => refused("missing network name"),
+            name if is_plain_name(name) => Ok(Self(name.to_owned())),
+            _ => refused("invalid characters found in network name"),
         }
     }
 
@@ -104,24 +78,26 @@ impl NetworkName {
 pub struct IfName(String);
 
 impl IfName {
+    /// The most bytes that it has: the kernel's `IFNAMSIZ` without its NUL.
+    pub const LIMIT: usize = 15;
+
     /// Checks an interface name.
     ///
     /// # Errors
-    /// The `IfName…` variants of [`IdentError`].
+    /// It is empty, longer than [`IfName::LIMIT`], a dot or two, or has a character that the kernel refuses.
     pub fn new(name: &str) -> Result<Self, IdentError> {
-        if name.is_empty() {
-            return Err(IdentError::IfNameEmpty);
+        let refused = |msg, details| Err(IdentError::new(Code::INVALID_ENVIRONMENT, msg, details));
+        match name {
+            "" => refused("interface name is empty", ""),
+            long if long.len() > Self::LIMIT => {
+                refused("interface name is too long", "interface name should be less than 16 characters")
+            }
+            "." | ".." => refused("interface name is . or ..", ""),
+            name if name.chars().any(|c| c == '/' || c == ':' || c.is_whitespace()) => {
+                refused("interface name contains / or : or whitespace characters", "")
+            }
+            name => Ok(Self(name.to_owned())),
         }
-        if name.len() > 15 {
-            return Err(IdentError::IfNameTooLong);
-        }
-        if name == "." || name == ".." {
-            return Err(IdentError::IfNameDots);
-        }
-        if name.chars().any(|c| c == '/' || c == ':' || c.is_whitespace()) {
-            return Err(IdentError::IfNameCharacters);
-        }
-        Ok(Self(name.to_owned()))
     }
 
     /// The name as given.
@@ -258,14 +234,19 @@ mod tests {
     #[test]
     fn interface_names_follow_the_kernel() {
         assert!(IfName::new("eth0.5%").is_ok());
-        assert_eq!(IfName::new("a234567890123456"), Err(IdentError::IfNameTooLong));
-        assert_eq!(IfName::new(".."), Err(IdentError::IfNameDots));
-        assert_eq!(IfName::new("a\u{a0}b"), Err(IdentError::IfNameCharacters));
+        let refused = |name| IfName::new(name).unwrap_err().to_string();
+        assert_eq!(refused(""), "interface name is empty");
+        assert_eq!(refused("a234567890123456"), "interface name is too long");
+        assert_eq!(refused(".."), "interface name is . or ..");
+        assert_eq!(refused("a\u{a0}b"), "interface name contains / or : or whitespace characters");
     }
 
     #[test]
     fn a_bad_name_becomes_the_reference_error() {
-        let object: ErrorObject = IdentError::NetworkName("a/b".into()).into();
+        let object = ErrorObject::from(NetworkName::new("a/b").unwrap_err());
         assert_eq!((object.code, object.details.as_str()), (Code::INVALID_CONFIG, "a/b"));
+        let object = ErrorObject::from(IfName::new("a234567890123456").unwrap_err());
+        let details = "interface name should be less than 16 characters";
+        assert_eq!((object.code, object.details.as_str()), (Code::INVALID_ENVIRONMENT, details));
     }
 }

@@ -3,7 +3,7 @@
 
 use cnibox_harness::{Input, MacShape};
 use cnibox_netlink::{InvalidMac, Mac};
-use cnibox_spec::{IdentError, IfName, Verb};
+use cnibox_spec::{IfName, Verb};
 use cnibox_sys::{Backend, Failure};
 use serde::Deserialize;
 
@@ -155,7 +155,7 @@ fn check_bridge_name(name: &str) -> Result<(), Failure> {
     let reason = match IfName::new(name) {
         Ok(_) => return Ok(()),
         Err(_) if name.is_empty() => "LinkAttrs.Name cannot be empty",
-        Err(IdentError::IfNameTooLong) => "numerical result out of range",
+        Err(_) if name.len() > IfName::LIMIT => "numerical result out of range",
         Err(_) => "invalid argument",
     };
     let msg = format!("failed to create bridge {name:?}: could not add {name:?}: {reason}");
