@@ -77,7 +77,7 @@ impl Conversation<'_> {
         let discover = self.client.ask(port.mac, Ask::Discover(wish))?;
         let offer = self.transact(&port, port.mac, &discover, |answer| answer.kind == MessageType::Offer)?;
         let select = self.client.ask(port.mac, Ask::Select(&offer))?;
-        self.granted(&port, port.mac, &select, offer.server)
+        self.granted(&port, port.mac, &select, offer.lease.server)
     }
 
     /// The lease for longer, of its server: directly from the container's address, or by a broadcast where that is
@@ -110,13 +110,13 @@ impl Conversation<'_> {
     ) -> Result<Lease, ExchangeError> {
         let decides = |answer: &Answer| {
             let decision = matches!(answer.kind, MessageType::Ack | MessageType::Nak);
-            decision && (server.is_none() || answer.server == server)
+            decision && (server.is_none() || answer.lease.server == server)
         };
         let answer = self.transact(channel, mac, request, decides)?;
         if answer.kind == MessageType::Nak {
             return Err(ExchangeError::Refused(answer.text));
         }
-        Ok(Lease::granted(&answer))
+        Ok(answer.lease)
     }
 
     fn transact(

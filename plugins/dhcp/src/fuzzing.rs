@@ -5,7 +5,6 @@ use std::io;
 
 use crate::config::Config;
 use crate::gob::{Decoder, Value};
-use crate::lease::Lease;
 use crate::message::Answer;
 use crate::options::Options;
 use crate::rpc::{self, Call};
@@ -34,8 +33,7 @@ pub fn frame(bytes: &[u8]) {
     let message = crate::packet::unpacked(frame).map_or_else(|| frame.to_vec(), |(message, _)| message);
     let mac = message.get(28..34).and_then(|mac| <[u8; 6]>::try_from(mac).ok()).unwrap_or_default();
     if let Some(answer) = Answer::read(&message, u32::from_be_bytes(*xid), mac, None) {
-        let lease = Lease::granted(&answer);
-        let _ = lease.result(1, true);
-        let _ = serde_json::to_vec(&lease);
+        let _ = answer.lease.result(1, true);
+        let _ = serde_json::to_vec(&answer.lease);
     }
 }

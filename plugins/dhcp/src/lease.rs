@@ -10,8 +10,6 @@ use ipnetwork::{IpNetwork, Ipv4Network};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::message::Answer;
-
 /// What a server granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lease {
@@ -41,10 +39,10 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// The lease that an ACK grants, now.
-    pub(crate) fn granted(ack: &Answer) -> Self {
+    /// The lease of this address that is granted now, in an answer with these options.
+    pub(crate) fn granted(address: Ipv4Addr, hop: Option<[u8; 6]>, options: &[DhcpOption]) -> Self {
         let mut lease = Self {
-            address: ack.address,
+            address,
             mask: None,
             routers: Vec::new(),
             classless: Vec::new(),
@@ -52,15 +50,15 @@ impl Lease {
             name_servers: Vec::new(),
             domain: String::new(),
             search: Vec::new(),
-            server: ack.server,
-            hop: ack.hop,
+            server: None,
+            hop,
             granted: boot_millis(),
             lasts: 0,
             renew: 0,
             rebind: 0,
         };
-        ack.options.iter().for_each(|option| lease.take(option));
-        let seconds = |kind: fn(&DhcpOption) -> Option<u32>| ack.options.iter().find_map(kind).map(u64::from);
+        options.iter().for_each(|option| lease.take(option));
+        let seconds = |kind: fn(&DhcpOption) -> Option<u32>| options.iter().find_map(kind).map(u64::from);
         let lasts =
             seconds(|option| if let DhcpOption::AddressLeaseTime(n) = option { Some(*n) } else { None });
         let renew = seconds(|option| if let DhcpOption::Renewal(n) = option { Some(*n) } else { None });
@@ -98,6 +96,7 @@ impl Lease {
     #[expect(clippy::wildcard_enum_match_arm, reason = "there are many options")]
     fn take(&mut self, option: &DhcpOption) {
         match option {
+            DhcpOption::ServerIdentifier(server) => self.server = Some(*server),
             DhcpOption::SubnetMask(mask) => self.mask = Some(*mask),
             DhcpOption::Router(routers) => self.routers.clone_from(routers),
             DhcpOption::ClasslessStaticRoute(routes) => {

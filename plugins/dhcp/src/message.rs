@@ -8,6 +8,7 @@ use dhcproto::error::EncodeError;
 use dhcproto::v4::borrowed;
 use dhcproto::v4::{DhcpOption, Flags, Message, MessageType, Opcode, OptionCode, UnknownOption};
 
+use crate::lease::Lease;
 use crate::options::Options;
 
 /// Who asks, and what all requests have in common.
@@ -41,16 +42,10 @@ pub(crate) struct Answer {
     pub(crate) xid: u32,
     /// What kind of answer.
     pub(crate) kind: MessageType,
-    /// `yiaddr`.
-    pub(crate) address: Ipv4Addr,
-    /// Option 54.
-    pub(crate) server: Option<Ipv4Addr>,
     /// Option 56.
     pub(crate) text: String,
-    /// The hardware address that it came from, where that is known.
-    pub(crate) hop: Option<[u8; 6]>,
-    /// The other options that matter.
-    pub(crate) options: Vec<DhcpOption>,
+    /// What it offers or grants.
+    pub(crate) lease: Lease,
 }
 
 /// A message to be sent.
@@ -85,8 +80,8 @@ impl Client {
             }
             Ask::Select(offer) => {
                 xid = offer.xid;
-                options.insert(DhcpOption::RequestedIpAddress(offer.address));
-                offer.server.map(|server| options.insert(DhcpOption::ServerIdentifier(server)));
+                options.insert(DhcpOption::RequestedIpAddress(offer.lease.address));
+                offer.lease.server.map(|server| options.insert(DhcpOption::ServerIdentifier(server)));
             }
             Ask::Extend(address) => ciaddr = address,
         }
@@ -153,25 +148,15 @@ impl Answer {
         if !ours || message.hlen() != 6 || message.chaddr() != mac {
             return None;
         }
-        let mut answer = Self {
-            xid,
-            kind: MessageType::Unknown(0),
-            address: message.yiaddr(),
-            server: None,
-            text: String::new(),
-            hop,
-            options: Vec::new(),
-        };
-        for raw in message.opts() {
-            if !READ.contains(&u8::from(raw.code())) {
-                continue;
-            }
-            match raw.into_option() {
-                Ok(DhcpOption::MessageType(kind)) => answer.kind = kind,
-                Ok(DhcpOption::ServerIdentifier(server)) => answer.server = Some(server),
-                Ok(DhcpOption::Message(text)) => answer.text = text,
-                Ok(option) => answer.options.push(option),
-                Err(_) => {}
+        let read = message.opts().filter(|raw| READ.contains(&u8::from(raw.code())));
+        let options: Vec<_> = read.filter_map(|raw| raw.into_option().ok()).collect();
+        let lease = Lease::granted(message.yiaddr(), hop, &options);
+        let mut answer = Self { xid, kind: MessageType::Unknown(0), text: String::new(), lease };
+        for option in options {
+            if let DhcpOption::MessageType(kind) = option {
+                answer.kind = kind;
+            } else if let DhcpOption::Message(text) = option {
+                answer.text = text;
             }
         }
         Some(answer)

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-use dhcproto::v4::MessageType;
 use ipnet::Ipv4Net;
 
 use super::*;
 
-fn ack(options: Vec<DhcpOption>) -> Answer {
-    Answer {
-        xid: 0,
-        kind: MessageType::Ack,
-        address: Ipv4Addr::new(10, 1, 2, 9),
-        server: Some(Ipv4Addr::new(10, 1, 2, 1)),
-        text: String::new(),
-        hop: Some([2; 6]),
-        options,
-    }
+fn granted(options: Vec<DhcpOption>) -> Lease {
+    let server = DhcpOption::ServerIdentifier(Ipv4Addr::new(10, 1, 2, 1));
+    Lease::granted(Ipv4Addr::new(10, 1, 2, 9), Some([2; 6]), &[vec![server], options].concat())
 }
 
 fn mask() -> DhcpOption {
@@ -23,7 +15,7 @@ fn mask() -> DhcpOption {
 fn routes(options: Vec<DhcpOption>) -> Vec<String> {
     let mut options = options;
     options.push(mask());
-    let result = Lease::granted(&ack(options)).result(0, false).unwrap();
+    let result = granted(options).result(0, false).unwrap();
     let text = |route: &Route| {
         let scope = route.scope.map(|scope| format!(" scope {scope}")).unwrap_or_default();
         format!("{} via {}{scope}", route.dst, route.gw.unwrap())
@@ -38,14 +30,14 @@ fn ip(text: &str) -> Ipv4Addr {
 #[test]
 fn the_address_has_the_servers_mask_and_first_router() {
     let router = DhcpOption::Router(vec![ip("10.1.2.1"), ip("10.1.2.2")]);
-    let result = Lease::granted(&ack(vec![mask(), router])).result(7, false).unwrap();
+    let result = granted(vec![mask(), router]).result(7, false).unwrap();
     assert_eq!(result.ips[0].address.to_string(), "10.1.2.9/24");
     assert_eq!(result.ips[0].gateway.unwrap().to_string(), "10.1.2.1");
     assert_eq!((result.routes.len(), result.routes[0].priority), (1, 7));
-    let error = Lease::granted(&ack(vec![])).result(0, false).unwrap_err();
+    let error = granted(vec![]).result(0, false).unwrap_err();
     assert_eq!(error.to_string(), "DHCP option Subnet Mask not found in DHCPACK");
     let odd = DhcpOption::SubnetMask(ip("255.0.255.0"));
-    assert!(Lease::granted(&ack(vec![odd])).network().is_err());
+    assert!(granted(vec![odd]).network().is_err());
 }
 
 #[test]
@@ -77,7 +69,7 @@ fn classless_routes_replace_all_others() {
 #[test]
 fn times_have_defaults() {
     let seconds = |options: Vec<DhcpOption>| {
-        let lease = Lease::granted(&ack(options));
+        let lease = granted(options);
         [lease.renew, lease.rebind, lease.lasts]
     };
     assert_eq!(seconds(vec![]), [1800, 3060, 3600]);
@@ -91,7 +83,7 @@ fn times_have_defaults() {
 
 #[test]
 fn times_are_the_boots_and_no_step_of_the_wall_clock_changes_them() {
-    let lease = Lease::granted(&ack(vec![DhcpOption::AddressLeaseTime(100)]));
+    let lease = granted(vec![DhcpOption::AddressLeaseTime(100)]);
     let since_boot = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap());
     let age = since_boot.checked_sub(Duration::from_millis(lease.granted)).unwrap();
     assert!(age < Duration::from_secs(10), "{age:?}");
@@ -108,7 +100,7 @@ fn names_are_in_the_result_if_wanted() {
         DhcpOption::DomainNameServer(vec![ip("10.1.2.1"), ip("1.1.1.1")]),
         DhcpOption::DomainName("example.org\0".into()),
     ];
-    let lease = Lease::granted(&ack(options));
+    let lease = granted(options);
     assert!(lease.result(0, false).unwrap().dns.is_empty());
     let dns = lease.result(0, true).unwrap().dns;
     assert_eq!((dns.nameservers.len(), dns.domain.as_str()), (2, "example.org"));
@@ -117,7 +109,7 @@ fn names_are_in_the_result_if_wanted() {
 #[test]
 fn only_domains_are_taken_for_one() {
     let named = |name: &str| {
-        let mut lease = Lease::granted(&ack(vec![mask(), DhcpOption::DomainName(name.into())]));
+        let mut lease = granted(vec![mask(), DhcpOption::DomainName(name.into())]);
         lease.search = vec![name.to_owned(), "good.example".to_owned()];
         lease.result(0, true).unwrap().dns
     };
@@ -138,9 +130,9 @@ fn only_domains_are_taken_for_one() {
 #[test]
 fn an_extension_keeps_what_it_does_not_say() {
     let router = DhcpOption::Router(vec![ip("10.1.2.1")]);
-    let first = Lease::granted(&ack(vec![mask(), router, DhcpOption::DomainName("x".into())]));
-    let bare = Answer { server: None, hop: None, ..ack(vec![DhcpOption::AddressLeaseTime(5)]) };
-    let second = Lease::granted(&bare).after(&first);
+    let first = granted(vec![mask(), router, DhcpOption::DomainName("x".into())]);
+    let bare = Lease { server: None, hop: None, ..granted(vec![DhcpOption::AddressLeaseTime(5)]) };
+    let second = bare.after(&first);
     assert_eq!(second.result(0, true), first.result(0, true));
     assert_eq!((second.server, second.hop, second.lasts), (first.server, first.hop, 5));
     let json = serde_json::to_string(&second).unwrap();

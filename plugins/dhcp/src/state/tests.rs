@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use dhcproto::v4::MessageType;
-
 use super::*;
-use crate::message::Answer;
 
 fn scratch() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
@@ -13,15 +10,7 @@ fn scratch() -> (tempfile::TempDir, Store) {
 }
 
 fn record(store: &Store, container: &str) -> Record {
-    let ack = Answer {
-        xid: 0,
-        kind: MessageType::Ack,
-        address: [10, 0, 0, 9].into(),
-        server: None,
-        text: String::new(),
-        hop: Some([1, 2, 3, 4, 5, 6]),
-        options: Vec::new(),
-    };
+    let lease = Lease::granted([10, 0, 0, 9].into(), Some([1, 2, 3, 4, 5, 6]), &[]);
     let holder = Holder {
         container: container.into(),
         network: "n".into(),
@@ -30,7 +19,7 @@ fn record(store: &Store, container: &str) -> Record {
         netns_id: (4, 2),
     };
     let options = Options { provide: vec![(12, "host".into())], request: vec![3] };
-    store.record(holder, options, Lease::granted(&ack))
+    store.record(holder, options, lease)
 }
 
 fn path(store: &Store, name: &str) -> PathBuf {
