@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::gob::{Decoder, Value};
 use crate::message::Answer;
 use crate::options::Options;
-use crate::rpc::{self, Call};
+use crate::rpc;
 
 /// A stream of gob values, as Go writes them.
 pub fn gob(mut stream: &[u8]) {
@@ -20,9 +20,8 @@ pub fn gob(mut stream: &[u8]) {
 /// A whole connection to the daemon, up to what its calls would do.
 pub fn connection(stream: &[u8]) {
     let _ = rpc::serve(stream, io::sink(), |_, argument| {
-        let call = Call::of(argument);
-        let (_, config) = Config::parse(call.stdin)?;
-        Options::new(&config, call.args)?;
+        let (_, config) = Config::parse(argument.bytes_field("StdinData"))?;
+        Options::new(&config, argument.text_field("Args"))?;
         Ok(Value::of([]))
     });
 }

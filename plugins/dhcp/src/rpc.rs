@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::gob::{Decoder, Encoder, GobError, Value};
 
-pub(crate) use types::{Call, allocation_from, allocation_to, collection_from, collection_to};
+pub(crate) use types::{allocation_from, allocation_to, collection_from, collection_to};
 
 /// What may be asked of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

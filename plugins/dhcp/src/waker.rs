@@ -63,18 +63,16 @@ impl Waker {
             let polled = ppoll(&mut fds, Some(TimeSpec::from_duration(left)), None);
             let ready = |at: usize| fds.get(at).and_then(PollFd::any).unwrap_or(false);
             match polled {
-                // More than one poll may have been written.
-                Ok(1..) if ready(0) => return if self.drained() { Woken::Stopped } else { Woken::Poked },
+                // More than one poke may have been written.
+                Ok(1..) if ready(0) => {
+                    let _ = self.event.read();
+                    return if self.is_stopped() { Woken::Stopped } else { Woken::Poked };
+                }
                 Ok(1..) if ready(1) => return Woken::Readable,
                 Ok(_) if left.is_zero() => return Woken::Time,
                 // Interrupted, or it is almost time.
                 Ok(_) | Err(_) => {}
             }
         }
-    }
-
-    fn drained(&self) -> bool {
-        let _ = self.event.read();
-        self.is_stopped()
     }
 }

@@ -21,8 +21,8 @@ use crate::gob::Value;
 use crate::lease::Lease;
 use crate::message::Client;
 use crate::options::Options;
-use crate::rpc::{Call, Method, allocation_to, collection_from};
-use crate::state::{Holder, Store, name, netns_id};
+use crate::rpc::{Method, allocation_to, collection_from};
+use crate::state::{Holder, Store, netns_id};
 
 /// The leases, by whose they are.
 #[derive(Debug)]
@@ -59,8 +59,8 @@ impl Table {
     /// Answers a call.
     pub(super) fn answer(self: &Arc<Self>, method: Method, argument: &Value) -> Result<Value, String> {
         match method {
-            Method::Allocate => self.allocate(&Call::of(argument)),
-            Method::Release => self.release(&Call::of(argument)),
+            Method::Allocate => self.allocate(argument),
+            Method::Release => self.release(argument),
             Method::Collect => {
                 let (network, live) = collection_from(argument);
                 self.collect(&network, &live);
@@ -69,10 +69,9 @@ impl Table {
         }
     }
 
-    fn allocate(self: &Arc<Self>, call: &Call<'_>) -> Result<Value, String> {
-        let (network, config) = Config::parse(call.stdin)?;
-        let options = Options::new(&config, call.args)?;
-        let holder = self.holder(call, network);
+    fn allocate(self: &Arc<Self>, call: &Value) -> Result<Value, String> {
+        let (holder, config) = self.caller(call)?;
+        let options = Options::new(&config, call.text_field("Args"))?;
         let lease = loop {
             match self.entry(&holder, &options)?.decided() {
                 // Between the look for it and the look at it.
@@ -106,10 +105,9 @@ impl Table {
         }
     }
 
-    fn release(&self, call: &Call<'_>) -> Result<Value, String> {
-        let (network, _) = Config::parse(call.stdin)?;
-        let name = name(call.container, &network, call.ifname);
-        let entry = self.lock().get(&name).cloned();
+    fn release(&self, call: &Value) -> Result<Value, String> {
+        let (holder, _) = self.caller(call)?;
+        let entry = self.lock().get(&holder.name()).cloned();
         if let Some(entry) = entry {
             entry.finish();
         }
@@ -124,14 +122,13 @@ impl Table {
         dead.iter().for_each(|entry| entry.ended());
     }
 
-    fn holder(&self, call: &Call<'_>, network: String) -> Holder {
-        Holder {
-            container: call.container.to_owned(),
-            network,
-            ifname: call.ifname.to_owned(),
-            netns: call.netns.to_owned(),
-            netns_id: netns_id(&self.path(call.netns)).unwrap_or_default(),
-        }
+    /// Who calls, by a `skel.CmdArgs`, and the configuration in there.
+    fn caller(&self, call: &Value) -> Result<(Holder, Config), String> {
+        let (network, config) = Config::parse(call.bytes_field("StdinData"))?;
+        let text = |name| call.text_field(name).to_owned();
+        let (container, ifname, netns) = (text("ContainerID"), text("IfName"), text("Netns"));
+        let netns_id = netns_id(&self.path(&netns)).unwrap_or_default();
+        Ok((Holder { container, network, ifname, netns, netns_id }, config))
     }
 
     fn start(

@@ -51,9 +51,9 @@ fn a_call_and_its_result_arrive_as_they_were_sent() {
     let answered = result.clone();
     let mut client = conversation(move |method, argument| match method {
         Method::Allocate => {
-            let Call { container, netns, ifname, args, stdin } = Call::of(argument);
-            assert_eq!((container, netns, ifname, args), ("c", "/n", "eth0", "A=b"));
-            assert_eq!(stdin, [0; 70_000]);
+            let texts = ["ContainerID", "Netns", "IfName", "Args"].map(|name| argument.text_field(name));
+            assert_eq!(texts, ["c", "/n", "eth0", "A=b"]);
+            assert_eq!(argument.bytes_field("StdinData"), [0; 70_000]);
             Ok(allocation_to(&answered))
         }
         Method::Release | Method::Collect => Err("no".to_owned()),

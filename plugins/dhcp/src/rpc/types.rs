@@ -8,33 +8,6 @@ use ipnetwork::IpNetwork;
 
 use crate::gob::Value;
 
-/// What the daemon reads of a `skel.CmdArgs`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Call<'a> {
-    /// `CNI_CONTAINERID`.
-    pub(crate) container: &'a str,
-    /// `CNI_NETNS`, absolute.
-    pub(crate) netns: &'a str,
-    /// `CNI_IFNAME`.
-    pub(crate) ifname: &'a str,
-    /// `CNI_ARGS`.
-    pub(crate) args: &'a str,
-    /// The network configuration.
-    pub(crate) stdin: &'a [u8],
-}
-
-impl<'a> Call<'a> {
-    pub(crate) fn of(value: &'a Value) -> Self {
-        Self {
-            container: value.text_field("ContainerID"),
-            netns: value.text_field("Netns"),
-            ifname: value.text_field("IfName"),
-            args: value.text_field("Args"),
-            stdin: value.bytes_field("StdinData"),
-        }
-    }
-}
-
 /// What GC wants: the network, and its attachments that live.
 pub(crate) fn collection_to(network: &str, live: &[LiveAttachment]) -> Value {
     let attachment = |live: &LiveAttachment| {
