@@ -3,17 +3,18 @@
 
 use cnibox_netns::NetNs;
 use cnibox_spec::LiveAttachment;
+use cnibox_sys::Failure;
 
 use crate::exchange::release;
 use crate::message::Client;
-use crate::state::{Record, StateError, Store};
+use crate::state::{Record, Store};
 
 /// Gives the lease of an attachment back as far as it is remembered, and forgets it. A lease that cannot be given back
 /// ends by itself.
 ///
 /// # Errors
 /// The memory of it could not be removed.
-pub(crate) fn release_remembered(store: &Store, name: &str) -> Result<(), StateError> {
+pub(crate) fn release_remembered(store: &Store, name: &str) -> Result<(), Failure> {
     if let Some(record) = store.load(name) {
         give_back(&record);
     }
@@ -28,7 +29,7 @@ pub(crate) fn collect_remembered(
     store: &Store,
     network: &str,
     live: &[LiveAttachment],
-) -> Result<(), StateError> {
+) -> Result<(), Failure> {
     let mut outcome = Ok(());
     for record in store.all().into_iter().filter(|record| record.holder.is_dead(network, live)) {
         outcome = outcome.and(release_remembered(store, &record.holder.name()));

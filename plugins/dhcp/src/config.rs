@@ -3,9 +3,8 @@
 
 use cnibox_harness::Input;
 use cnibox_spec::{Code, Json, decode};
-use cnibox_sys::{Coded, Failure};
+use cnibox_sys::Failure;
 use serde::Deserialize;
-use thiserror::Error;
 
 /// A checked configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -26,17 +25,6 @@ pub struct Config {
     /// Whether name servers and search list of the lease go into the result.
     #[serde(rename = "useDNS")]
     pub(crate) use_dns: bool,
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug, Error)]
-pub(crate) enum ConfigError {
-    #[error("IPAM config missing 'ipam' key")]
-    NoIpam,
-}
-
-impl Coded for ConfigError {
-    const CODE: Code = Code::INVALID_CONFIG;
 }
 
 #[derive(Default, Deserialize)]
@@ -75,7 +63,7 @@ impl Config {
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
         // The plugin of the reference reads nothing but the path of the socket.
         let shape: Shape = input.decode("error obtaining socketPath: error parsing socket path conf")?;
-        Ok(Self::checked(shape.ipam)?)
+        Self::checked(shape.ipam).map_err(|text| Failure::new(Code::INVALID_CONFIG, text))
     }
 
     /// The daemon's, with the network's name.
@@ -89,8 +77,8 @@ impl Config {
         Ok((shape.name, Self::checked(shape.ipam).map_err(|error| failed(&error))?))
     }
 
-    fn checked(ipam: Option<Self>) -> Result<Self, ConfigError> {
-        let mut config = ipam.ok_or(ConfigError::NoIpam)?;
+    fn checked(ipam: Option<Self>) -> Result<Self, &'static str> {
+        let mut config = ipam.ok_or("IPAM config missing 'ipam' key")?;
         if config.socket.is_empty() {
             DEFAULT_SOCKET.clone_into(&mut config.socket);
         }

@@ -58,7 +58,7 @@ impl Plugin for Dhcp {
             Err(error) if error.is_absence() => {
                 let network = request.conf.network.as_str();
                 let name = state::name(attachment.container.as_str(), network, attachment.ifname.as_str());
-                Ok(alone::release_remembered(&Store::new("", socket), &name)?)
+                alone::release_remembered(&Store::new("", socket), &name)
             }
             Err(error) => Err(error.into()),
         }
@@ -71,15 +71,11 @@ impl Plugin for Dhcp {
         let has = |address: IpAddr| {
             previous.as_ref().is_none_or(|previous| previous.ips.iter().any(|ip| ip.address.ip() == address))
         };
-        match leased.ips.iter().map(|ip| ip.address.ip()).find(|address| !has(*address)) {
-            None => Ok(()),
-            Some(leased) => {
-                let ifname = &request.args.attachment.ifname;
-                let msg =
-                    format!("dhcp: the lease of {ifname} is for {leased}, which prevResult does not have");
-                Err(Failure::new(Code::INTERNAL, msg))
-            }
-        }
+        let mut leased = leased.ips.iter().map(|ip| ip.address.ip());
+        let Some(leased) = leased.find(|address| !has(*address)) else { return Ok(()) };
+        let ifname = &request.args.attachment.ifname;
+        let msg = format!("dhcp: the lease of {ifname} is for {leased}, which prevResult does not have");
+        Err(Failure::internal(msg))
     }
 
     /// Without a daemon there are no addresses.
@@ -98,7 +94,7 @@ impl Plugin for Dhcp {
                 other => other.map(drop).map_err(|error| failed(Method::Collect, &error)),
             },
             Err(error) if error.is_absence() => {
-                Ok(alone::collect_remembered(&Store::new("", socket), network, live)?)
+                alone::collect_remembered(&Store::new("", socket), network, live)
             }
             Err(error) => Err(error.into()),
         }

@@ -3,15 +3,14 @@
 //! DEL can give one back without a daemon. A lease does not outlive the boot, and neither does `/run`.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 
 use cnibox_netns::NetNs;
 use cnibox_netns::errno::io_text;
 use cnibox_spec::{LiveAttachment, sha512_prefix};
-use cnibox_sys::{Coded, PrivateDir};
+use cnibox_sys::{Failure, PrivateDir};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::lease::Lease;
 use crate::options::Options;
@@ -78,17 +77,6 @@ pub(crate) fn netns_id(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Why a lease could not be remembered or forgotten.
-#[derive(Debug, Error)]
-#[error("{doing} {}: {}", path.display(), io_text(source))]
-pub(crate) struct StateError {
-    doing: &'static str,
-    path: PathBuf,
-    source: io::Error,
-}
-
-impl Coded for StateError {}
-
 /// The leases of the daemon that listens at one path.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
@@ -108,11 +96,11 @@ impl Store {
     }
 
     /// Writes the record in place of an older one of the attachment.
-    pub(crate) fn save(&self, record: &Record) -> Result<(), StateError> {
+    pub(crate) fn save(&self, record: &Record) -> Result<(), Failure> {
         let file = self.file(&record.holder.name());
         let content = serde_json::to_vec(record).map_err(io::Error::from);
         let saved = content.and_then(|content| self.dir.replace(&file, &content));
-        saved.map(drop).map_err(|source| self.failed("save lease", &file, source))
+        saved.map(drop).map_err(|error| self.failed("save lease", &file, &error))
     }
 
     /// The record of an attachment.
@@ -121,10 +109,10 @@ impl Store {
     }
 
     /// Removes the record of an attachment, if there is one.
-    pub(crate) fn forget(&self, name: &str) -> Result<(), StateError> {
+    pub(crate) fn forget(&self, name: &str) -> Result<(), Failure> {
         let file = self.file(name);
         let removed = self.dir.remove_if_present(&file);
-        removed.map(drop).map_err(|source| self.failed("forget lease", &file, source))?;
+        removed.map(drop).map_err(|error| self.failed("forget lease", &file, &error))?;
         self.dir.remove_if_empty();
         Ok(())
     }
@@ -144,8 +132,9 @@ impl Store {
         sha512_prefix(&[&self.socket, "\0", name], 40)
     }
 
-    fn failed(&self, doing: &'static str, file: &str, source: io::Error) -> StateError {
-        StateError { doing, path: self.dir.path().join(file), source }
+    fn failed(&self, doing: &str, file: &str, error: &io::Error) -> Failure {
+        let path = self.dir.path().join(file);
+        Failure::internal(format!("{doing} {}: {}", path.display(), io_text(error)))
     }
 }
 

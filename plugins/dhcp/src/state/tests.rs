@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use std::os::unix::fs::{PermissionsExt, symlink};
 
+use std::path::PathBuf;
+
 use super::*;
 
 fn scratch() -> (tempfile::TempDir, Store) {
