@@ -2,7 +2,7 @@
 //! The configuration, the same for the plugin and for the daemon, which gets the document from the plugin.
 
 use cnibox_harness::Input;
-use cnibox_spec::{Code, Json, decode};
+use cnibox_spec::{Json, decode};
 use cnibox_sys::Failure;
 use serde::Deserialize;
 
@@ -63,7 +63,7 @@ impl Config {
     pub(crate) fn new(input: &Input<'_>) -> Result<Self, Failure> {
         // The plugin of the reference reads nothing but the path of the socket.
         let shape: Shape = input.decode("error obtaining socketPath: error parsing socket path conf")?;
-        Self::checked(shape.ipam).map_err(|text| Failure::new(Code::INVALID_CONFIG, text))
+        Self::checked(shape.ipam).map_err(Failure::invalid_config)
     }
 
     /// The daemon's, with the network's name.
