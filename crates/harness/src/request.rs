@@ -166,12 +166,10 @@ impl Input<'_> {
     /// # Errors
     /// Those of [`NetConf::prev_result`], for ADD and CHECK.
     pub fn prev_result(&self) -> Result<Option<CniResult>, Failure> {
-        let read = self.conf.prev_result();
+        let twice = |failure: Failure| failure.prefixed("could not parse prevResult: ");
         match self.verb {
-            Verb::Add | Verb::Check => {
-                read.map_err(|failure| failure.prefixed("could not parse prevResult: "))
-            }
-            Verb::Del => Ok(read.unwrap_or_default()),
+            Verb::Add | Verb::Check => self.conf.prev_result().map_err(twice),
+            Verb::Del => Ok(self.conf.prev_result().unwrap_or_default()),
             Verb::Status | Verb::Gc => Ok(None),
         }
     }
