@@ -15,6 +15,7 @@ from .scenarios import everything
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PARALLEL = 4  # a scenario waits as long as it computes
+NEWS = 100  # scenarios between two lines that say how far a lane is
 
 
 def execute(job):
@@ -92,7 +93,16 @@ class Tally:
         group["different" if problems else "accepted" if explained else "equal"] += 1
         group["pairs"] += len(explained)
         self.lines.update(explained.keys())
+        self._tell(problems)
         return problems
+
+    def _tell(self, problems):
+        """Says at once what was found, and now and then how far the lane is: it takes up to half an hour, and may be ended before
+        its tables are printed."""
+        done = sum(group["scenarios"] for group in self.groups.values())
+        progress = ["%d scenarios done" % done] if done % NEWS == 0 else []
+        for line in problems + progress:
+            print("%s: %s" % (self.title, line), file=sys.stderr, flush=True)
 
     def tables(self):
         """One row per group, and one per line that explained something."""
