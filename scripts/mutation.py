@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The copy is at HOME/tree; what is built of it, in HOME/target.
@@ -17,13 +18,14 @@ def environment():
 
 
 def copy_sources(to):
-    """The tracked files, as they are in the working tree."""
+    """The tracked files, as they are in the working tree. What is put back is newer than what was built of it: cargo looks at
+    times, and would go on with the change that was there."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
     for name in filter(None, listed.decode().split("\0")):
         source, target = ROOT / name, to / name
         if source.is_file() and not (target.is_file() and target.read_bytes() == source.read_bytes()):
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
+            shutil.copy(source, target)
 
 
 def changed(tree, file, there, instead):
@@ -36,6 +38,30 @@ def lost(changes):
     """Of (name, file, what stands there), those whose code is not there exactly once."""
     return ["%s: this is not once in %s: %s" % (name, file, there) for name, file, there in changes
             if not (ROOT / file).is_file() or (ROOT / file).read_text().count(there) != 1]
+
+
+def builds(changes):
+    """Whether the sources build with these (name, file, what stands there, what instead), as many at once as leave one another's
+    places alone; prints what does not. A change that does not build proves nothing, and is met a few days later by itself."""
+    tree, left = HOME / "tree", list(changes)
+    while left:
+        copy_sources(tree)
+        made, later = [], []
+        for change in left:
+            _, file, there, instead = change
+            text = (tree / file).read_text()
+            if text.count(there) == 1:
+                (tree / file).write_text(text.replace(there, instead))
+                made.append(change)
+            else:
+                later.append(change)
+        check = subprocess.run(["cargo", "check", "--workspace", "--quiet"], cwd=tree, env=environment(), stderr=subprocess.PIPE, text=True)
+        if check.returncode != 0:
+            print("does not build with all of: %s\n%s" % (", ".join(change[0] for change in made), check.stderr), file=sys.stderr)
+            return False
+        left = later
+    copy_sources(tree)
+    return True
 
 
 def choice(entries, args):
