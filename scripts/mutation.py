@@ -42,7 +42,7 @@ def lost(changes):
 
 def builds(changes):
     """Whether the sources build with these (name, file, what stands there, what instead), as many at once as leave one another's
-    places alone; prints what does not. A change that does not build proves nothing, and is met a few days later by itself."""
+    places alone; prints what does not. One that does not build proves nothing."""
     tree, left = HOME / "tree", list(changes)
     while left:
         copy_sources(tree)

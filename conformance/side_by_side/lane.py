@@ -15,7 +15,7 @@ from .scenarios import everything
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PARALLEL = 4  # a scenario waits as long as it computes
-NEWS = 100  # scenarios between two lines that say how far a lane is
+PROGRESS = 100  # scenarios between two lines that say how far a lane is
 
 
 def execute(job):
@@ -100,7 +100,7 @@ class Tally:
         """Says at once what was found, and now and then how far the lane is: it takes up to half an hour, and may be ended before
         its tables are printed."""
         done = sum(group["scenarios"] for group in self.groups.values())
-        progress = ["%d scenarios done" % done] if done % NEWS == 0 else []
+        progress = ["%d scenarios done" % done] if done % PROGRESS == 0 else []
         for line in problems + progress:
             print("%s: %s" % (self.title, line), file=sys.stderr, flush=True)
 
