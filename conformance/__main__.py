@@ -168,13 +168,16 @@ class Session:
     def __init__(self, args):
         self.args, self.lab = args, Lab(args)
         self.times = Table("Lanes", ["lane", "verdict", "shortfalls", "seconds"])
-        self.sections, self.failed = [], False
+        self.sections, self.failed, self.has_run = [], False, False
 
     def run(self):
         """All lanes; the exit status."""
         for name in self.args.lanes or LANES:
             self._lane(name)
         print(self.times.markdown())
+        if self.args.only and not self.has_run:
+            print("FAIL nothing was run: no name has " + " or ".join(self.args.only))
+            self.failed = True
         self._write()
         return int(self.failed)
 
@@ -185,6 +188,8 @@ class Session:
             results, skipped = LANES[name](self.lab), None
         except (LabError, OSError, subprocess.SubprocessError) as e:
             results, skipped = [], str(e)
+        # Sums stand below nothing, too; a lane that could not run says so.
+        self.has_run |= skipped is not None or any(row[0] != "all" for table, _ in results for row in table.rows)
         problems = [p for _, found in results for p in found]
         tables = [table.markdown() for table, _ in results]
         for table in tables:

@@ -34,7 +34,8 @@ def run(bindir, reference, judge, only=(), without=None, share=slice(None)):
         jobs = [(s, label, pool.submit(_differences, s, bindir, reference, rule, controls[s["name"]]))
                 for s in scenarios for label, rule in TURNS.items()]
         if without is None:
-            jobs += [(s, " (both at once)", pool.submit(_together, s, bindir, reference)) for s in together()]
+            jobs += [(s, " (both at once)", pool.submit(_together, s, bindir, reference)) for s in together()
+                     if not only or any(o in s["name"] for o in only)]
         for s, label, job in jobs:
             problems += tally.add(s, job, label)
     return tally.outcome(problems)
