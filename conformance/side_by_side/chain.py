@@ -40,7 +40,8 @@ class Caller:
         return env
 
     def chain(self, verb, step, conf, capabilities):
-        """All plugins of a conflist, in the order of the verb; their calls, each when it is done."""
+        """All plugins of a conflist, in the order of the verb; their calls, each when it is done. CHECK goes on behind a plugin
+        that complains, other than libcni's: what the plugins behind it say of the same damage is compared, too."""
         key = (conf.get("name"), step["id"], step["if"])
         previous = None if verb == "ADD" else self.results.get(key)
         plugins = conf["plugins"][::-1] if verb == "DEL" else conf["plugins"]
@@ -48,7 +49,7 @@ class Caller:
             stdin = json.dumps(inject(plugin, conf, capabilities, previous, step.get("add", {})))
             call = self.call(plugin["type"], self.environment(verb, step), stdin)
             yield call
-            if call["exit"] != 0:
+            if call["exit"] != 0 and verb != "CHECK":
                 break
             if verb == "ADD":
                 previous = call["stdout"][0] if call["stdout"] else None
