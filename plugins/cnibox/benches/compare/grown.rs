@@ -15,7 +15,10 @@ use crate::turns::{Side, Turn, side_by_side};
 
 /// Nomad's chain with two ports for TCP and UDP each, and the floor beside it.
 pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
-    let setup = Setup { options, network: host::nomad(), sides: &[Side::Ours, Side::Go, Side::Floor] };
+    // Deletions wait for all processors, each for another time: medians of 20 are a tenth apart from run to run.
+    let rounds = options.rounds(60);
+    let setup =
+        Setup { options, rounds, network: host::nomad(), sides: &[Side::Ours, Side::Go, Side::Floor] };
     let mut table = Section::new(
         "Nomad's chain",
         "loopback, bridge with ipMasq and host-local, firewall and portmap (2 ports x TCP and UDP), with the iptables \
@@ -72,7 +75,8 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
 
 /// Two families, twenty ports, nftables backends.
 pub(crate) fn dual_stack(options: &Options) -> Result<Vec<Section>> {
-    let setup = Setup { options, network: host::dual_stack(), sides: &[Side::Ours, Side::Go] };
+    let rounds = options.rounds(20);
+    let setup = Setup { options, rounds, network: host::dual_stack(), sides: &[Side::Ours, Side::Go] };
     let sides = setup.measure(0)?;
     let mut table = plugin_table(&setup, 0, &sides);
     for verb in VERBS {
@@ -90,6 +94,7 @@ pub(crate) fn dual_stack(options: &Options) -> Result<Vec<Section>> {
 /// One network to measure.
 struct Setup<'a> {
     options: &'a Options,
+    rounds: usize,
     network: Network,
     sides: &'a [Side],
 }
@@ -97,12 +102,11 @@ struct Setup<'a> {
 impl Setup<'_> {
     /// Measures on a host with this many containers; answers with each side's samples.
     fn measure(&self, containers: usize) -> Result<Vec<Samples>> {
-        let rounds = self.options.rounds(20);
         let played = side_by_side(self.sides, |net, side, turn| {
             let mut player = Player { setup: self, net, side, samples: Samples::default() };
             let objects = turn.take(|| player.warm_up())?;
             turn.take(|| player.populate(containers))?;
-            for round in 0..rounds {
+            for round in 0..self.rounds {
                 player.round(turn, 1 + containers + 2 * round, floor::Rules::of_round(round))?;
             }
             Ok((player.samples, objects))
