@@ -38,6 +38,16 @@ impl Rtnl {
         Ok(dump.iter().filter_map(number).collect())
     }
 
+    /// Whether the number leads to a namespace that somebody holds. One that nobody holds any more answers nothing, although
+    /// links may be told with its number until the kernel gets to its end (`get_net_ns_by_id` of
+    /// `net/core/net_namespace.c`). Before Linux 4.16 always true.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn nsid_is_held(&mut self, nsid: i32) -> Result<bool, Error> {
+        Ok(unless(self.link_asked(LOOPBACK, vec![link_target(nsid)]), Error::is_invalid)?.is_some())
+    }
+
     /// `ip link show` of the link with this index in the namespace of this number (Linux 4.16); `None` when there is no
     /// such link, or no namespace of that number any more.
     ///
@@ -112,6 +122,8 @@ fn about(other: BorrowedFd<'_>, id: Option<NsidAttribute>) -> NsidMessage {
     message
 }
 
+/// The index of every namespace's loopback (`LOOPBACK_IFINDEX` of `include/net/flow.h`).
+const LOOPBACK: u32 = 1;
 /// `NETNSA_NSID_NOT_ASSIGNED` of `linux/net_namespace.h`.
 const NOT_ASSIGNED: i32 = -1;
 /// `linux/if_addr.h`.

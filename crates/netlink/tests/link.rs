@@ -51,6 +51,27 @@ fn veth_pairs_have_all_their_properties_from_the_start() {
 }
 
 #[test]
+fn a_number_leads_nowhere_once_nobody_holds_the_namespace() {
+    sandbox(|net| {
+        let pod = net.container();
+        let (inside, _, mut host, veth0) = veth(net, &pod);
+        let nsid = host.link_by_index(veth0).unwrap().peer_netns_id.unwrap();
+        assert!(host.nsid_is_held(nsid).unwrap());
+        net.run("ip", &["netns", "del", &pod.id]);
+        drop(inside);
+        assert!(host.nsid_is_held(nsid).unwrap(), "it is open");
+        let (mut news, deadline) =
+            (Monitor::of(Multicast::Nsid).unwrap(), Instant::now() + Duration::from_secs(10));
+        drop(pod);
+        while host.nsid_is_held(nsid).unwrap() {
+            assert!(news.wait_any(deadline).unwrap(), "nobody holds it, and it answers");
+        }
+        let link = host.link_by_index_if_present(veth0).unwrap();
+        assert!(link.is_none_or(|link| [Some(nsid), Some(-1)].contains(&link.peer_netns_id)));
+    });
+}
+
+#[test]
 fn settings_of_addresses_are_those_below_proc_sys() {
     sandbox(|net| {
         let pod = net.container();

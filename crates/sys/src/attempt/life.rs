@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use cnibox_netlink::{Addr, Error, Link, Monitor, Multicast, Rtnl, Waited};
+use cnibox_netlink::{Addr, Link, Monitor, Multicast, Rtnl};
 use cnibox_netns::NetNs;
 use cnibox_spec::{Attachment, NetnsPath, NetworkName};
 
@@ -107,7 +107,7 @@ impl Sys<'_> {
             return dead(has_it.then_some(there.path));
         }
         match record.pod_link {
-            Some(link) if !self.pod_link_goes(link, Instant::now() + LINGER)? => Ok(Earlier::Living),
+            Some(_) if !self.is_going(record)? => Ok(Earlier::Living),
             _ => dead(None),
         }
     }
@@ -151,38 +151,21 @@ impl Sys<'_> {
         Ok(Earlier::Dead(Remains { netns: None, addresses: known_addresses(record) }))
     }
 
-    /// Whether the kernel is about to take the interface away: it ends a namespace a moment after its path has gone, and
-    /// runtimes that have removed one try again at once.
+    /// Whether the interface goes within a moment: its namespace's path has gone, but who was in there may still be ending,
+    /// and runtimes that have removed one try again at once.
     fn is_going(&mut self, record: &Record) -> Result<bool, Failure> {
         if record.namespace.as_ref().is_none_or(|namespace| reach(namespace).is_some()) {
             return Ok(false);
         }
         let deadline = Instant::now() + LINGER;
-        match (self.host_link_of(record)?, record.pod_link) {
-            (Some(link), _) => self.host_link_goes(&link, deadline),
-            (None, Some(link)) => self.pod_link_goes(link, deadline),
-            (None, None) => Ok(false),
-        }
-    }
-
-    fn host_link_goes(&mut self, link: &Link, deadline: Instant) -> Result<bool, Failure> {
-        let rtnl = self.host()?;
-        let is_dying = |link: &Link| link.peer_netns_id == Some(DYING);
-        match Monitor::of(Multicast::Link)?.wait_link(rtnl, link.index, deadline, is_dying) {
-            Ok(Waited::Reached(_)) | Err(Error::LinkNotFound) => Ok(true),
-            Ok(Waited::TimedOut(_)) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn pod_link_goes(&mut self, link: PodLink, deadline: Instant) -> Result<bool, Failure> {
         let mut numbers = Monitor::of(Multicast::Nsid)?;
-        while self.presence_by_nsid(link)? != Presence::Gone {
+        while self.presence(record)? == Presence::There {
             if !numbers.wait_any(deadline)? {
-                return Ok(false);
+                // That nobody holds a namespace any more is no news before the kernel gets to its end.
+                break;
             }
         }
-        Ok(true)
+        Ok(self.presence(record)? == Presence::Gone)
     }
 
     /// Whether the attachment of a record may live: nothing shows that its interface is gone.
@@ -218,8 +201,10 @@ impl Sys<'_> {
     /// Whether the attachment's interface is there.
     pub(crate) fn presence(&mut self, record: &Record) -> Result<Presence, Failure> {
         if record.host_link.is_some() {
-            let there = self.host_link_of(record)?.is_some_and(|link| link.peer_netns_id != Some(DYING));
-            return Ok(if there { Presence::There } else { Presence::Gone });
+            return Ok(match self.host_link_of(record)? {
+                Some(link) if !self.is_dying(&link)? => Presence::There,
+                _ => Presence::Gone,
+            });
         }
         let (Some(link), Some(namespace)) = (record.pod_link, &record.namespace) else {
             return Ok(Presence::Unclear);
@@ -232,6 +217,22 @@ impl Sys<'_> {
             }),
             None => self.presence_by_nsid(link),
         }
+    }
+
+    /// Whether nobody holds the namespace any more in which the other end of the host's link is: the kernel takes both away,
+    /// now or when it has ended many others.
+    fn is_dying(&mut self, link: &Link) -> Result<bool, Failure> {
+        let Some(nsid) = link.peer_netns_id else { return Ok(false) };
+        let rtnl = self.host()?;
+        if nsid == DYING {
+            return Ok(true);
+        }
+        if rtnl.nsid_is_held(nsid)? {
+            return Ok(false);
+        }
+        // The end may have been moved elsewhere between the two looks.
+        let now = rtnl.link_by_index_if_present(link.index)?;
+        Ok(now.is_none_or(|now| [Some(nsid), Some(DYING)].contains(&now.peer_netns_id)))
     }
 
     fn presence_by_nsid(&mut self, link: PodLink) -> Result<Presence, Failure> {
