@@ -45,7 +45,13 @@ impl Rtnl {
     /// # Errors
     /// What the kernel says.
     pub fn nsid_is_held(&mut self, nsid: i32) -> Result<bool, Error> {
-        Ok(unless(self.link_asked(LOOPBACK, vec![link_target(nsid)]), Error::is_invalid)?.is_some())
+        match self.link_asked(LOOPBACK, vec![link_target(nsid)]) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_invalid() => Ok(false),
+            // It is there, and another user namespace's (`rtnl_get_net_ns_capable` of `net/core/rtnetlink.c`).
+            Err(error) if error.errno() == Some(libc::EACCES) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// `ip link show` of the link with this index in the namespace of this number (Linux 4.16); `None` when there is no
