@@ -59,11 +59,17 @@ class Lab:
         return sorted({e["DisplayMessage"] for e in events if e["DisplayMessage"]}) + self.warnings()
 
     def end(self, *names):
-        """Ends and forgets the named jobs, or all, and waits until none of their allocations is busy."""
-        for name in names or self.jobs:
-            self.agent.ask("DELETE", "/v1/job/%s?purge=true" % name)
-        self.jobs = [j for j in self.jobs if names and j not in names]
+        """Ends the named jobs, or all, waits until none of their allocations is busy, and forgets them. Of a job that is to be
+        forgotten at once the server forgets the allocations, too, and gives away their ports while their tasks still run."""
+        ended = names or tuple(self.jobs)
+        self._delete(ended)
+        self.jobs = [j for j in self.jobs if j not in ended]
         wait(self._nobody_else_is_busy, "the end of jobs", self.agent)
+        self._delete(ended, "?purge=true")
+
+    def _delete(self, names, how=""):
+        for name in names:
+            self.agent.ask("DELETE", "/v1/job/%s%s" % (name, how))
 
     def _nobody_else_is_busy(self):
         others = [a for a in self.agent.get("/v1/allocations") if a["JobID"] not in self.jobs]
