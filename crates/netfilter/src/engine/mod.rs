@@ -162,8 +162,9 @@ impl Engine {
 
     /// Makes everything in the batch true.
     ///
-    /// What goes over netlink is one transaction for all families: all of it or nothing. Changes that need a tool follow,
-    /// one process for each family that has any.
+    /// What goes over netlink is one transaction for all families: all of it or nothing; only of hundreds of rules that go,
+    /// with nothing that comes, some may be gone when others are refused. Changes that need a tool follow, one process for
+    /// each family that has any.
     ///
     /// # Errors
     /// [`Error::Kernel`] or [`Error::Tool`] with the first step that was refused; [`Error::InvalidText`] for names and
@@ -322,9 +323,9 @@ impl Engine {
                 return Ok(());
             }
             match commit(socket, generation, &plan.steps, form) {
-                Ok(Some(added)) => {
-                    self.added.extend(added);
-                    self.inventory = plan.committed(generation, self.inventory.take());
+                Ok(Some(done)) => {
+                    self.added.extend(done.added);
+                    self.inventory = plan.committed(generation, done.generation, self.inventory.take());
                     self.took_inventory = true;
                     return Ok(());
                 }

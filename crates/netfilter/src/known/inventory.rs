@@ -75,16 +75,20 @@ impl Inventory {
         self.chains.retain(|holding| holding.digests.len() <= MOST_RULES * DIGEST);
     }
 
-    /// A transaction that was bound to its generation was committed.
-    pub(crate) fn advance(&mut self) {
-        // kernel net/netfilter/nf_tables_api.c, nf_tables_commit: never 0
-        self.generation = self.generation.checked_add(1).unwrap_or(1);
+    /// All that has made its generation this one are transactions of which it knows.
+    pub(crate) fn advance_to(&mut self, generation: u32) {
+        self.generation = generation;
     }
 
     /// Notes nothing of a chain any more.
     pub(crate) fn forget(&mut self, table: &TableRef, chain: &str) {
         self.chains.retain(|holding| !holding.is(table, chain));
     }
+}
+
+/// The generation that a transaction makes of this one (kernel net/netfilter/nf_tables_api.c, nf_tables_commit): never 0.
+pub(crate) fn generation_after(generation: u32) -> u32 {
+    generation.checked_add(1).unwrap_or(1)
 }
 
 /// FNV-1a. Two rules of one digest cost a listing.
@@ -168,8 +172,7 @@ mod tests {
     fn it_is_of_one_generation() {
         let mut inventory = Inventory::new(u32::MAX - 1);
         assert!(inventory.is_of(u32::MAX - 1) && !inventory.is_of(u32::MAX));
-        inventory.advance();
-        inventory.advance();
+        inventory.advance_to(generation_after(generation_after(u32::MAX - 1)));
         assert!(inventory.is_of(1));
     }
 

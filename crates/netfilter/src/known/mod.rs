@@ -7,6 +7,7 @@ mod inventory;
 
 pub use hint::Hint;
 pub use inventory::Inventory;
+pub(crate) use inventory::generation_after;
 
 /// Whether the steps will be refused when anything has changed since the planner looked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

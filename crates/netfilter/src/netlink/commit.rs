@@ -9,18 +9,45 @@ use super::socket::{Refusal, Socket};
 use super::xt::Form;
 use super::{nft, xt};
 use crate::error::{Error, Result};
-use crate::known::Hint;
+use crate::known::{Hint, generation_after};
 use crate::plan::{Action, Step};
 use crate::rule::{AnyRule, Position, RuleId, TableRef, Wanted};
 
-/// Commits the steps if the ruleset still is of this generation, and says where rules were put in chains that were there
-/// before; `None` if it is not, or if the answer got lost.
+/// What a commit has done.
+pub(crate) struct Committed {
+    /// The generation that the ruleset has now.
+    pub(crate) generation: u32,
+    /// Where rules were put in chains that were there before.
+    pub(crate) added: Vec<Hint>,
+}
+
+/// Commits the steps if the ruleset still is of this generation; `None` if it is not, or if an answer got lost.
 pub(crate) fn commit(
     socket: &mut Socket,
     generation: u32,
     steps: &[Step],
     form: Form,
-) -> Result<Option<Vec<Hint>>> {
+) -> Result<Option<Committed>> {
+    let mut done = Committed { generation, added: Vec::new() };
+    for steps in transactions(steps) {
+        let Some(added) = transact(socket, done.generation, steps, form)? else { return Ok(None) };
+        done.generation = generation_after(done.generation);
+        done.added.extend(added);
+    }
+    Ok(Some(done))
+}
+
+/// All the steps as one, unless they only take away, and very much: what of that is gone may stay gone if the rest is
+/// refused. For every rule that goes the kernel walks past all of its chain that the same transaction took away before (kernel
+/// net/netfilter/nf_tables_api.c, nft_rule_lookup).
+fn transactions(steps: &[Step]) -> impl Iterator<Item = &[Step]> {
+    let only_takes = steps.iter().all(Step::deletes);
+    steps.chunks(if only_takes { MOST_DELETIONS } else { steps.len().max(1) })
+}
+
+const MOST_DELETIONS: usize = 512;
+
+fn transact(socket: &mut Socket, generation: u32, steps: &[Step], form: Form) -> Result<Option<Vec<Hint>>> {
     let count = u32::try_from(steps.len()).unwrap_or(u32::MAX).saturating_add(2);
     let first = socket.sequence(count);
     let mut messages = Messages::new(first);
@@ -126,6 +153,20 @@ fn unencodable(value: String) -> Error {
 mod tests {
     use super::*;
     use crate::nft::Family;
+
+    /// What comes must not come by halves, nor instead of something that went.
+    #[test]
+    fn only_what_takes_away_alone_is_divided() {
+        let table = TableRef::Nft(Family::Inet, "some".to_owned());
+        let step = |action| Step { table: table.clone(), action };
+        let deletion = Action::DeleteRule { chain: "other".to_owned(), id: RuleId::Handle(1) };
+        let mut steps = vec![step(deletion); MOST_DELETIONS + 1];
+        let sizes = |steps: &[Step]| transactions(steps).map(<[Step]>::len).collect::<Vec<_>>();
+        assert_eq!(sizes(&steps), [MOST_DELETIONS, 1]);
+        assert_eq!(sizes(steps.split_last().unwrap().1), [MOST_DELETIONS]);
+        steps.push(step(Action::AddTable { comment: None }));
+        assert_eq!(sizes(&steps), [MOST_DELETIONS + 2]);
+    }
 
     #[test]
     fn a_family_that_the_kernel_has_not_is_named() {

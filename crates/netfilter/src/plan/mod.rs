@@ -88,9 +88,10 @@ pub(crate) struct SeenChain {
 }
 
 impl Plan {
-    /// What chains hold at most once the steps are committed on a ruleset of this generation, of which `known` may tell.
-    /// There is nothing in it if that has become useless; `None` if nothing was and is known.
-    pub(crate) fn committed(&self, generation: u32, known: Option<Inventory>) -> Option<Inventory> {
+    /// What chains hold at most once the steps are committed on a ruleset of this generation, of which `known` may tell, and
+    /// nothing else has made it one of the generation `now`. There is nothing in it if that has become useless; `None` if
+    /// nothing was and is known.
+    pub(crate) fn committed(&self, generation: u32, now: u32, known: Option<Inventory>) -> Option<Inventory> {
         let was_known = known.is_some();
         let known = known.filter(|inventory| inventory.is_of(generation));
         let mut inventory = known.unwrap_or_else(|| Inventory::new(generation));
@@ -107,7 +108,7 @@ impl Plan {
                 inventory.add(table, chain, &text);
             }
         }
-        inventory.advance();
+        inventory.advance_to(now);
         (was_known || !inventory.is_empty()).then_some(inventory)
     }
 }

@@ -200,7 +200,7 @@ fn what_a_chain_is_known_to_lack_is_not_looked_for() {
     };
     let first = ensure(&mut memory, None, &[rule(1), rule(200)]);
     assert_eq!((first.steps.len(), memory.listings), (1, 1));
-    let inventory = first.committed(7, None).unwrap();
+    let inventory = first.committed(7, 8, None).unwrap();
     assert!(inventory.is_of(8));
     let next = ensure(&mut memory, Some(&inventory), &[rule(300), rule(301), rule(300)]);
     assert_eq!((next.steps.len(), memory.listings), (2, 1));
@@ -209,9 +209,9 @@ fn what_a_chain_is_known_to_lack_is_not_looked_for() {
     assert_eq!((there.steps.len(), memory.listings), (0, 2));
     let forged = Inventory::new(8);
     assert!(!forged.lacks(&table, "SHARED", "-j RETURN"));
-    assert_eq!(next.committed(8, Some(inventory)).map(|inventory| inventory.is_of(9)), Some(true));
-    assert!(next.committed(9, Some(forged)).unwrap().is_empty());
-    assert_eq!(next.committed(9, None), None);
+    assert_eq!(next.committed(8, 9, Some(inventory)).map(|inventory| inventory.is_of(9)), Some(true));
+    assert!(next.committed(9, 10, Some(forged)).unwrap().is_empty());
+    assert_eq!(next.committed(9, 10, None), None);
 }
 
 #[test]
@@ -222,8 +222,8 @@ fn short_chains_are_read_again_each_time() {
     batch.xt(Family::Ipv4, Table::Nat).ensure_rule("SHARED", rule(200), Position::Tail);
     let changes: Vec<_> = batch.changes().iter().collect();
     let plan = plan(&changes, Known::NOTHING, &mut memory).unwrap();
-    assert_eq!((plan.steps.len(), plan.committed(7, None)), (1, None));
+    assert_eq!((plan.steps.len(), plan.committed(7, 8, None)), (1, None));
     let mut known = Inventory::new(7);
     known.note(&TableRef::Xt(Family::Ipv4, Table::Nat), "SHARED", &["of when it was long".to_owned()]);
-    assert!(plan.committed(7, Some(known)).unwrap().is_empty());
+    assert!(plan.committed(7, 8, Some(known)).unwrap().is_empty());
 }

@@ -64,6 +64,40 @@ fn what_is_known_to_be_missing_is_not_looked_for() {
     });
 }
 
+/// Each has a generation of its own; what is known is of the last one's.
+#[test]
+fn hundreds_of_rules_go_in_several_transactions() {
+    in_netns(|| {
+        let inventory = long_chain();
+        let address = |other: usize| format!("10.2.{}.{}", other / 250, other % 250);
+        let all = |change: fn(&mut Batch, Rule)| {
+            let mut batch = Batch::new();
+            (0..MANY_MORE).for_each(|other| change(&mut batch, accept(&address(other))));
+            batch
+        };
+        let added = all(|batch, rule| {
+            batch.xt(Family::Ipv4, Table::Filter).append_rule(SHARED, rule);
+        });
+        let removed = all(|batch, rule| {
+            batch.xt(Family::Ipv4, Table::Filter).delete_rule(SHARED, rule);
+        });
+        let mut engine = expecting(&inventory);
+        engine.apply(&added).unwrap();
+        engine.clear(&removed).unwrap();
+        assert_eq!(run("iptables", &["-S", SHARED]).lines().count(), 1 + MANY + 1);
+        let left = engine.inventory().unwrap();
+        assert_eq!(generation(left) - generation(&inventory), 1 + MANY_MORE.div_ceil(512));
+        ensure(&mut expecting(&forged(left)), Table::Filter, SHARED, "10.0.0.1");
+        assert_eq!(count("10.0.0.1"), 2);
+    });
+}
+
+const MANY_MORE: usize = 1100;
+
+fn generation(inventory: &Inventory) -> usize {
+    inventory.to_string().lines().next().unwrap().parse().unwrap()
+}
+
 #[test]
 fn a_change_by_anybody_ends_what_is_known() {
     in_netns(|| {
