@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Encodes steps and commits them as one transaction.
+//! Encodes steps and commits them, as one transaction wherever something comes.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,8 @@ pub(crate) struct Committed {
     pub(crate) added: Vec<Hint>,
 }
 
-/// Commits the steps if the ruleset still is of this generation; `None` if it is not, or if an answer got lost.
+/// Commits the steps if the ruleset still is of this generation; `None` if it is not, or if an answer got lost: then a look
+/// tells what is still to be done.
 pub(crate) fn commit(
     socket: &mut Socket,
     generation: u32,
@@ -37,7 +38,7 @@ pub(crate) fn commit(
     Ok(Some(done))
 }
 
-/// All the steps as one, unless they only take away, and very much: what of that is gone may stay gone if the rest is
+/// All steps as one; hundreds that only take away as several, of which what is done may stay done when a later one is
 /// refused. For every rule that goes the kernel walks past all of its chain that the same transaction took away before (kernel
 /// net/netfilter/nf_tables_api.c, nft_rule_lookup).
 fn transactions(steps: &[Step]) -> impl Iterator<Item = &[Step]> {
