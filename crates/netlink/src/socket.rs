@@ -52,7 +52,7 @@ impl Socket {
         // Whoever owns the namespace could fill the receive buffer, and answers would be lost. A connected socket takes
         // nothing from others (`netlink_getsockbyportid` of net/netlink/af_netlink.c).
         inner.connect(&SocketAddr::new(KERNEL, 0)).map_err(Error::socket("connect"))?;
-        Ok(Self { inner, buffer: vec![0; RECEIVE_BUFFER] })
+        Ok(Self { inner, buffer: Vec::with_capacity(RECEIVE_BUFFER) })
     }
 
     /// Receives the notifications of a group from now on.
@@ -110,7 +110,7 @@ impl Socket {
     /// As [`Socket::receive`], but for more that is dropped.
     pub(crate) fn discard(&mut self, deadline: Instant) -> Result<(), Error> {
         while Instant::now() < deadline {
-            match self.look(0, libc::MSG_DONTWAIT) {
+            match self.skip() {
                 Ok(None) => break,
                 Err(error) if error.errno() != Some(libc::ENOBUFS) => return Err(error),
                 Ok(Some(_)) | Err(_) => {}
@@ -121,26 +121,28 @@ impl Socket {
 
     /// The length of the next datagram, which is in the buffer then; `None` if there was none, or none of the kernel's.
     fn receive_once(&mut self, flags: libc::c_int) -> Result<Option<usize>, Error> {
-        let Some((length, sender)) = self.look(self.buffer.len(), libc::MSG_PEEK | flags)? else {
-            return Ok(None);
-        };
-        // Usually all that is left to do is to take it off the queue.
-        let missing = if length > self.buffer.len() { length } else { 0 };
-        self.buffer.resize(self.buffer.len().max(missing), 0);
-        self.look(missing, libc::MSG_DONTWAIT)?;
+        let Some((length, sender)) = self.look(libc::MSG_PEEK | flags)? else { return Ok(None) };
+        if length > self.buffer.len() {
+            self.buffer.clear();
+            self.buffer.reserve(length);
+            self.look(libc::MSG_DONTWAIT)?;
+        } else {
+            // All that is left to do is to take it off the queue.
+            self.skip()?;
+        }
         Ok((sender.port_number() == KERNEL).then_some(length))
     }
 
-    /// The real length of the next datagram, however much of it goes into the first `room` bytes of the buffer.
-    fn look(&mut self, room: usize, flags: libc::c_int) -> Result<Option<(usize, SocketAddr)>, Error> {
-        let mut buffer = self.buffer.get_mut(..room).unwrap_or_default();
-        match self.inner.recv_from(&mut buffer, libc::MSG_TRUNC | flags) {
-            Ok(received) => Ok(Some(received)),
-            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
-                Ok(None)
-            }
-            Err(source) => Err(Error::Socket { operation: "receive", source }),
-        }
+    /// The real length of the next datagram, however much of it goes into the buffer.
+    fn look(&mut self, flags: libc::c_int) -> Result<Option<(usize, SocketAddr)>, Error> {
+        self.buffer.clear();
+        received(self.inner.recv_from(&mut self.buffer, libc::MSG_TRUNC | flags))
+    }
+
+    /// Takes the next datagram off the queue, if there is one.
+    fn skip(&self) -> Result<Option<(usize, SocketAddr)>, Error> {
+        let mut nowhere: &mut [u8] = &mut [];
+        received(self.inner.recv_from(&mut nowhere, libc::MSG_TRUNC | libc::MSG_DONTWAIT))
     }
 
     /// The kernel's number for the socket's namespace (`SO_NETNS_COOKIE`); `None` before Linux 5.14.
@@ -175,6 +177,17 @@ impl Socket {
                 Err(errno) => return Err(Error::Socket { operation: "poll", source: errno.into() }),
             }
         }
+    }
+}
+
+/// What was received, if anything was.
+fn received(outcome: io::Result<(usize, SocketAddr)>) -> Result<Option<(usize, SocketAddr)>, Error> {
+    match outcome {
+        Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
+            Ok(None)
+        }
+        Err(source) => Err(Error::Socket { operation: "receive", source }),
+        Ok(received) => Ok(Some(received)),
     }
 }
 

@@ -22,8 +22,16 @@ fn hex_digit(nibble: u8) -> char {
 /// A name of at most `limit` bytes as it is, a longer one by its hash, behind a `+`, which no CNI name begins with.
 #[must_use]
 pub fn shortened(name: &str, limit: usize) -> String {
-    if name.len() <= limit { name.to_owned() } else { format!("+{}", sha512_prefix(&[name], 64)) }
+    if name.len() <= limit { name.to_owned() } else { format!("{SHORTENED}{}", sha512_prefix(&[name], 64)) }
 }
+
+/// Whether [`shortened`] has put a hash in place of a name.
+#[must_use]
+pub fn is_shortened(name: &str) -> bool {
+    name.starts_with(SHORTENED)
+}
+
+const SHORTENED: char = '+';
 
 #[cfg(test)]
 mod tests {

@@ -59,7 +59,7 @@ pub use args::{ArgsError, load_args};
 pub use code::{Code, ErrorObject};
 pub use decode::{DecodeError, decode, decode_embedding};
 pub use gostyle::{hex_mask, list, or_nil, quoted, quoted_list};
-pub use hash::{sha512_prefix, shortened};
+pub use hash::{is_shortened, sha512_prefix, shortened};
 pub use ident::{Attachment, ContainerId, IdentError, IfName, LiveAttachment, NetnsPath, NetworkName};
 pub use ip::{Cidr, IpParseError, NetAddr, everywhere, first_host, parse_cidr, parse_ip, subnet, unmapped};
 pub use json::{Json, JsonError};

@@ -108,7 +108,7 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     if others.are_noted {
-        return Failure::combine(detach::from_nftables(&comment, &others, sys));
+        return Failure::combine(detach::from_nftables(&comment, sys, |_| others));
     }
     let is_free = |rule: &&RuleInfo| !leads_to(rule).is_some_and(|address| others.have(address));
     for (family, rules) in &own {
@@ -116,7 +116,7 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    Failure::combine(detach::from_nftables(&comment, &others, sys))
+    Failure::combine(detach::from_nftables(&comment, sys, |_| others))
 }
 
 /// The native rules of ports with this comment.

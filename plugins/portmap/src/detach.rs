@@ -28,8 +28,7 @@ pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'
     let mut flows = Vec::new();
     failures.extend(from_iptables(&known, config, sys, &mut flows));
     flows.extend(native_flows(&known, config, sys));
-    let others = native_others(&known, sys);
-    failures.extend(from_nftables(&owner.nft_comment(), &others, sys));
+    failures.extend(from_nftables(&owner.nft_comment(), sys, |sys| native_others(&known, sys)));
     if let Err(error) = conntrack::flush(&flows) {
         sys.warn(format_args!(
             "failed to delete stale UDP conntrack entries for {}: {error}",
@@ -121,12 +120,18 @@ pub(crate) fn native_others(known: &Known, sys: &mut Sys<'_>) -> Others {
     Others::among(records, known, sys)
 }
 
-/// Removes the native rules with this comment that are not for the `others`.
-pub(crate) fn from_nftables(comment: &str, others: &Others, sys: &mut Sys<'_>) -> Vec<Failure> {
+/// Removes the native rules with this comment that are not for the `others`, who are not looked for where there are none.
+pub(crate) fn from_nftables(
+    comment: &str,
+    sys: &mut Sys<'_>,
+    others: impl FnOnce(&mut Sys<'_>) -> Others,
+) -> Vec<Failure> {
     let families = match native_families(sys) {
+        Ok(families) if families.is_empty() => return Vec::new(),
         Ok(families) => families,
         Err(error) => return vec![PortmapError::NftTeardown(error).into()],
     };
+    let others = others(sys);
     let mut failures = Vec::new();
     for family in families {
         let batch = if others.is_empty() {

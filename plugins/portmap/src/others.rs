@@ -4,6 +4,7 @@
 //! on a network share both. Then the address that a rule leads to tells whose it is: by the ledger, and, of what plugins
 //! without one have attached, by the container's other interfaces.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -21,12 +22,14 @@ pub(crate) struct Known {
     pub(crate) attachment: Attachment,
     /// What it was given, as far as that is noted or the runtime says so.
     pub(crate) own: HashSet<IpAddr>,
-    /// What others have, whom nobody may have noted.
-    beside: HashSet<IpAddr>,
+    /// What others have, whom nobody may have noted; see [`Known::beside`].
+    beside: OnceCell<HashSet<IpAddr>>,
+    /// Where the others are.
+    netns: Option<NetnsPath>,
 }
 
 impl Known {
-    /// Of an attachment whose ADD answered with `result`, and the interfaces beside it in the namespace at `netns`.
+    /// Of an attachment whose ADD answered with `result`, beside other interfaces in the namespace at `netns`.
     pub(crate) fn of(
         attachment: &Attachment,
         result: Option<&CniResult>,
@@ -34,25 +37,32 @@ impl Known {
         sys: &mut Sys<'_>,
     ) -> Self {
         let given = result.map(|result| container_addresses(result, attachment.ifname.as_str()));
-        let beside = beside(attachment, netns, sys);
-        let mut own: HashSet<_> = noted(attachment).into_iter().collect();
+        let own = noted(attachment).into_iter().collect();
+        let beside = OnceCell::new();
+        let mut known = Self { attachment: attachment.clone(), own, beside, netns: netns.cloned() };
         for address in given.into_iter().flatten().map(|address| address.ip()) {
             // What the runtime says may be long ago. What cannot be found out is somebody's.
-            let is_anothers = beside.contains(&address)
-                || !own.contains(&address)
-                    && sys.address_is_held(&attachment.network, address).unwrap_or(true);
+            let is_anothers = !known.own.contains(&address)
+                && (known.beside(sys).contains(&address)
+                    || sys.address_is_held(&attachment.network, address).unwrap_or(true));
             if !is_anothers {
-                own.insert(address);
+                known.own.insert(address);
             }
         }
-        Self { attachment: attachment.clone(), own, beside }
+        known
     }
 
     /// Of an attachment that is gone: an address that is `in_use` is somebody else's.
     pub(crate) fn of_gone(attachment: &Attachment, in_use: impl IntoIterator<Item = IpAddr>) -> Self {
         let beside: HashSet<_> = in_use.into_iter().collect();
         let own = noted(attachment).into_iter().filter(|address| !beside.contains(address)).collect();
-        Self { attachment: attachment.clone(), own, beside }
+        Self { attachment: attachment.clone(), own, beside: OnceCell::from(beside), netns: None }
+    }
+
+    /// What others have, whom nobody may have noted. They are looked for once, and only where a rule, or the runtime, names
+    /// an address that is not noted as the attachment's.
+    fn beside(&self, sys: &mut Sys<'_>) -> &HashSet<IpAddr> {
+        self.beside.get_or_init(|| beside(&self.attachment, self.netns.as_ref(), sys))
     }
 }
 
@@ -70,7 +80,8 @@ pub(crate) struct Others {
 impl Others {
     /// Those that are known to be beside the attachment, and those of `records` that this plugin has noted something of.
     pub(crate) fn among(records: impl IntoIterator<Item = Record>, known: &Known, sys: &mut Sys<'_>) -> Self {
-        let mut others = Self { own: known.own.clone(), theirs: known.beside.clone(), ..Self::default() };
+        let mut others =
+            Self { own: known.own.clone(), theirs: known.beside(sys).clone(), ..Self::default() };
         for record in records {
             let has_rules = record.shares.get(Portmap::NAME).is_some_and(|share| !share.superseded);
             if record.attachment != known.attachment && has_rules && sys.may_live(&record) {

@@ -118,10 +118,14 @@ impl<'h> Sys<'h> {
     /// # Errors
     /// Those of [`Sys::open_pod`] except a missing path.
     pub fn open_pod_if_present(&mut self, path: &NetnsPath) -> Result<Option<&mut Pod>, Failure> {
-        match NetNs::open(path.as_str()) {
-            Err(error) if error.is_gone() => Ok(None),
-            Err(error) => Err(error.into()),
-            Ok(netns) => self.insert_pod(path, netns).map(Some),
+        match self.pod.take_if(|pod| pod.path == *path) {
+            // One look, as for [`Sys::open_pod`].
+            Some(open) => Ok(Some(self.pod.insert(open))),
+            None => match NetNs::open(path.as_str()) {
+                Err(error) if error.is_gone() => Ok(None),
+                Err(error) => Err(error.into()),
+                Ok(netns) => self.insert_pod(path, netns).map(Some),
+            },
         }
     }
 
@@ -217,9 +221,10 @@ impl<'h> Sys<'h> {
 
     /// The call is over: what it knows of the packet filter's long chains is noted for the next one.
     pub fn engine_ends(&mut self) {
-        let Some(inventory) = self.engine.as_ref().and_then(Engine::inventory).cloned() else { return };
+        let engine = self.engine.take();
+        let Some(inventory) = engine.as_ref().and_then(Engine::inventory) else { return };
         if let Some(cookie) = self.host().ok().and_then(|rtnl| rtnl.netns_cookie()) {
-            note_inventory(&inventory, cookie);
+            note_inventory(inventory, cookie);
         }
     }
 

@@ -10,7 +10,9 @@ use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 
-use cnibox_spec::{Attachment, ContainerId, LiveAttachment, NetworkName, sha512_prefix, shortened};
+use cnibox_spec::{
+    Attachment, ContainerId, LiveAttachment, NetworkName, is_shortened, sha512_prefix, shortened,
+};
 
 use super::private_dir::{PrivateDir, read};
 use super::record::Record;
@@ -67,19 +69,23 @@ impl Ledger {
     /// The records of a container's attachments.
     #[must_use]
     pub fn of_container(&self, container: &ContainerId) -> Vec<Record> {
-        self.on_shelf(&self.shelf(container), |record| record.attachment.container == *container)
+        let start = format!("{container}:");
+        let mut records =
+            on_shelf(&self.shelf(container), |file| file.starts_with(&start) || is_shortened(file));
+        records.retain(|record| record.attachment.container == *container);
+        records
     }
 
     /// The records that lie beside the attachment's: a share of all that stays small.
     pub(crate) fn beside(&self, attachment: &Attachment) -> Vec<Record> {
-        self.on_shelf(&self.shelf(&attachment.container), |record| record.attachment != *attachment)
+        on_shelf(&self.shelf(&attachment.container), |file| file != name(attachment))
     }
 
     /// Every record.
     #[must_use]
     pub fn all(&self) -> Vec<Record> {
         let shelves = self.root.below(ATTACHMENTS);
-        shelves.names().iter().flat_map(|shelf| self.on_shelf(&shelves.below(shelf), |_| true)).collect()
+        shelves.names().iter().flat_map(|shelf| on_shelf(&shelves.below(shelf), |_| true)).collect()
     }
 
     /// The records of the network's attachments that are not among the `living` and whose ADD does not run.
@@ -153,13 +159,6 @@ impl Ledger {
         addresses.remove_if_empty();
     }
 
-    fn on_shelf(&self, shelf: &PrivateDir, wanted: impl Fn(&Record) -> bool) -> Vec<Record> {
-        let open = |file: &String| read(&shelf.open(file).ok()?, SIZE_LIMIT).ok();
-        let records = shelf.names();
-        let records = records.iter().filter_map(|file| Record::read(&open(file)?));
-        records.filter(wanted).collect()
-    }
-
     /// Records are spread by container, so that the few of one container, and a few others, can be listed cheaply.
     fn shelf(&self, container: &ContainerId) -> PrivateDir {
         self.root.below(ATTACHMENTS).below(&sha512_prefix(&[container.as_str()], SHELF_DIGITS))
@@ -168,6 +167,12 @@ impl Ledger {
     fn addresses(&self, network: &NetworkName) -> PrivateDir {
         self.root.below(ADDRESSES).below(&shortened(network.as_str(), NAME_LIMIT))
     }
+}
+
+/// The records in files with a `wanted` name.
+fn on_shelf(shelf: &PrivateDir, wanted: impl Fn(&str) -> bool) -> Vec<Record> {
+    let read = |file: &String| Record::read(&read(&shelf.open(file).ok()?, SIZE_LIMIT).ok()?);
+    shelf.names().iter().filter(|file| wanted(file)).filter_map(read).collect()
 }
 
 /// No name has a colon.
@@ -275,6 +280,8 @@ mod tests {
         let long = record(&"n".repeat(300), &"c".repeat(300), "eth0");
         assert!(ledger.write(&long).is_some());
         assert_eq!(ledger.read(&long.attachment), Some(long.clone()));
+        assert_eq!(ledger.of_container(&long.attachment.container), std::slice::from_ref(&long));
+        assert_eq!(ledger.beside(&long.attachment), []);
         ledger.claim("10.0.0.1".parse().unwrap(), &long.attachment);
         ledger.disclaim("10.0.0.1".parse().unwrap(), &long.attachment);
         ledger.forget(&long.attachment);

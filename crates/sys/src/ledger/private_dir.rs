@@ -217,7 +217,9 @@ fn unfinished(name: &str) -> String {
 /// # Errors
 /// It cannot be read, is larger (`EFBIG`) or is no UTF-8.
 pub(crate) fn read(file: &File, limit: u64) -> io::Result<String> {
-    let mut text = String::new();
+    // Of a size that is known it takes two calls, and no copies.
+    let size = usize::try_from(file.metadata()?.len().min(limit)).unwrap_or_default();
+    let mut text = String::with_capacity(size + 1);
     file.take(limit + 1).read_to_string(&mut text)?;
     if text.len() as u64 > limit { Err(io::Error::from_raw_os_error(libc::EFBIG)) } else { Ok(text) }
 }
