@@ -72,6 +72,8 @@ impl Sys<'_> {
 
     /// Takes down a pair whose addresses may be masqueraded. The link goes before the rules, as in the reference: behind
     /// their removal the kernel would be in a grace period already, and the one that the link waits for only begin after it.
+    /// Nor do they go on another thread while it waits: with what the packet filter leaves to collect that takes a grace
+    /// period more.
     /// `host_end` deletes what is on the host where the container's namespace is not to be found: its path can be gone while
     /// a process still holds it, and the pair with it.
     ///
