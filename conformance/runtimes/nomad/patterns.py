@@ -96,7 +96,7 @@ def conflict(lab):
 
 def sixty(lab):
     """Sixty allocations at once."""
-    found = lab.run(jobs.job("sixty", jobs.bridge(), 60), seconds=300)
+    found = lab.run(jobs.job("sixty", jobs.bridge(), 60), seconds=120)
     lab.reach(found)
     host.expect("failed allocations", lab.failed("sixty"), 0)
 
