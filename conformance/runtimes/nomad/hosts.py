@@ -91,6 +91,12 @@ def tasks():
     return [int(p) for p in os.listdir("/proc") if p.isdigit() and _command(p)[:2] == [jobs.BUSYBOX, "httpd"]]
 
 
+def plugins():
+    """The names of the plugins that run."""
+    programs = [program for pid in os.listdir("/proc") if pid.isdigit() for program in _command(pid)[:1]]
+    return [os.path.basename(p) for p in programs if os.path.dirname(p) == host.PLUGINS]
+
+
 def _command(pid):
     try:
         with open("/proc/%s/cmdline" % pid) as f:

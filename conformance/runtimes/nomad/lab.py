@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a pattern is played with: an agent, the jobs it was given, and whether what it calls running can be reached."""
+import collections
 import concurrent.futures
 import time
 
@@ -53,10 +54,11 @@ class Lab:
         return sum(a["ClientStatus"] == "failed" for a in self.agent.get("/v1/job/%s/allocations?all=true" % job))
 
     def reasons(self, job):
-        """Why allocations of a job do not run, as Nomad shows it, and what the agent warned of."""
-        tasks = [t for a in self.agent.get("/v1/job/%s/allocations?all=true" % job) for t in (a["TaskStates"] or {}).values()]
-        events = [e for t in tasks for e in t["Events"]]
-        return sorted({e["DisplayMessage"] for e in events if e["DisplayMessage"]}) + self.warnings()
+        """How far the allocations of a job came, which plugins run for them, each kind with its number, and what the agent
+        warned of."""
+        stages = [_stage(a) for a in self.agent.get("/v1/job/%s/allocations?all=true" % job)]
+        found = collections.Counter(stages + ["at work: " + plugin for plugin in hosts.plugins()])
+        return ["%d %s" % (number, kind) for kind, number in sorted(found.items())] + self.warnings()
 
     def end(self, *names):
         """Ends the named jobs, or all, waits until none of their allocations is busy, and forgets them. Of a job that is to be
@@ -135,6 +137,11 @@ class Lab:
             if not left or time.monotonic() > since + PATIENCE:
                 return left
             time.sleep(0.2)
+
+
+def _stage(allocation):
+    events = [e["DisplayMessage"] for t in (allocation["TaskStates"] or {}).values() for e in t["Events"]]
+    return "%s, wanted to %s: %s" % (allocation["ClientStatus"], allocation["DesiredStatus"], ", ".join(filter(None, events)))
 
 
 def published(allocation):
