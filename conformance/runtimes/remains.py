@@ -9,7 +9,7 @@ from . import host
 
 FOLDERS = ("/var/lib/cni", "/run/cni", "/run/cnibox", "/run/netns", "/run/firewalld")
 # Files of which every network has one.
-SHARED = re.compile(r"/(lock|last_reserved_ip\.\d+|.*\.lock)$|^/run/cnibox/(inventory|host-local/[^/]+)$")
+SHARED = re.compile(r"/(lock|last_reserved_ip\.\d+|.*\.lock)$|^/run/cnibox/(inventory-[^/]+-\d+-\d+|host-local/[^/]+)$")
 
 
 def seen():

@@ -13,10 +13,10 @@ DIRECTORY, FILE = "0o40700", "0o100600"
 NAME = r"[A-Za-z0-9_.:%+-]+"
 KNOWN = {
     DIRECTORY: re.compile(r"(/(attachments(/[0-9a-f]{2})?|addresses(/%s)?|host-local|dhcp))?" % NAME),
-    FILE: re.compile(r"/(attachments/[0-9a-f]{2}/%s|addresses/%s/[0-9a-f.:]+|host-local/%s|dhcp/%s|kernel|inventory)" % ((NAME,) * 4)),
+    FILE: re.compile(r"/(attachments/[0-9a-f]{2}/%s|addresses/%s/[0-9a-f.:]+|host-local/%s|dhcp/%s|kernel|inventory-%s-\d+-\d+)" % ((NAME,) * 5)),
 }
 # What no attachment is behind.
-LASTING = re.compile(r"(/host-local(/.*)?|/kernel|/inventory)?$")
+LASTING = re.compile(r"(/host-local(/.*)?|/kernel|/inventory-.*)?$")
 
 
 def problems(steps, alone):

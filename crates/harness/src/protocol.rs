@@ -103,7 +103,7 @@ fn perform(
     let env = host.env.clone();
     let input = Input { conf, verb, env: &env };
     let mut sys = Sys::new(host, stdin);
-    let outcome = match verb {
+    match verb {
         Verb::Add => add(verbs, &input, add_args(conf, &env)?, &mut sys).map(Some),
         Verb::Check => check(verbs, &input, add_args(conf, &env)?, &mut sys).map(|()| None),
         Verb::Del => del(verbs, &input, del_args(conf, &env)?, &mut sys).map(|()| None),
@@ -112,9 +112,7 @@ fn perform(
             Some(valid) => gc(verbs, &input, GcArgs { valid }, &mut sys).map(|()| None),
             None => Ok(None),
         },
-    };
-    sys.engine_ends();
-    outcome
+    }
 }
 
 /// ADD. What a dead attempt has left is taken down first. Until the last plugin of the chain has succeeded, the

@@ -45,7 +45,7 @@ pub mod xt;
 pub use batch::{Batch, Change, Changes, NftChanges, Op, Owner, XtChanges};
 pub use engine::{Choice, Engine, if_any};
 pub use error::{Error, Result};
-pub use known::{Hint, Inventory};
+pub use known::{Hint, Inventory, Shelf};
 pub use netlink::{conntrack, sweep};
 pub use plan::{Action, RuleInfo, Step};
 pub use rule::{AnyRule, Position, RuleId, TableRef, Wanted};

@@ -137,23 +137,37 @@ fn a_long_chain_is_listed_once() {
         for round in 0..3 {
             assert_eq!(add(&format!("beside{round}"), "10.22.0.3/16"), 1);
         }
-        let noted = std::fs::read_to_string(INVENTORY).unwrap();
         // It is believed: a listing would have found the rule. A second one is no harm, DEL removes both.
-        let empty = noted.lines().take(3).fold(String::new(), |text, line| text + line + "\n") + "\n";
-        std::fs::write(INVENTORY, &empty).unwrap();
+        let says_nothing = |name: &str| {
+            let kept = inventory();
+            let chain = std::fs::read_to_string(&kept).unwrap().lines().next().unwrap().to_owned();
+            std::fs::remove_file(&kept).unwrap();
+            std::fs::write(kept.with_file_name(name), format!("{chain}\n\n")).unwrap();
+        };
+        let name = || inventory().file_name().unwrap().to_str().unwrap().to_owned();
+        says_nothing(&name());
         assert_eq!(add("third", "10.22.0.3/16"), 2);
-        // Not by another namespace, nor by another version.
-        for (from, to) in [(" ", " 9"), ("", "9")] {
-            let known = std::fs::read_to_string(INVENTORY).unwrap();
-            let lines: Vec<&str> = known.lines().collect();
-            let head =
-                if from.is_empty() { format!("{to}{}", lines[0]) } else { lines[0].replacen(from, to, 1) };
-            std::fs::write(INVENTORY, format!("{head}\n{}\n{}\n\n", lines[1], lines[2])).unwrap();
+        // Not by another version, by another namespace, nor of another generation; then that goes.
+        for (from, to) in [("y-", "y-9"), ("0-", "0-9"), ("", "")] {
+            let other = if from.is_empty() { format!("{}0", name()) } else { name().replacen(from, to, 1) };
+            says_nothing(&other);
             let before = accepted(net).len();
             add("again", "10.22.0.2/16");
-            assert_eq!(accepted(net).len(), before, "{head}");
+            assert_eq!(accepted(net).len(), before, "{other}");
+            add(&other, "10.22.0.4/16");
+            let noted = name();
+            assert_ne!(noted, other);
+            call(net, "DEL", &other, &conf(&["10.22.0.4/16"])).run().success();
+            assert_ne!(name(), noted, "DEL has made another generation");
         }
     });
 }
 
-const INVENTORY: &str = "/run/cnibox/inventory";
+/// The file, of which there is one.
+fn inventory() -> std::path::PathBuf {
+    let files = std::fs::read_dir("/run/cnibox").unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<_> =
+        files.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with("inventory")).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    files.remove(0)
+}

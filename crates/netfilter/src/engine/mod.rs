@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::batch::{Batch, Change};
 use crate::error::{Error, Result};
-use crate::known::{Guard, Hint, Inventory, Known};
+use crate::known::{Guard, Hint, Kept, Known, Shelf};
 use crate::netlink::{self, Form, Socket, commit, extensions, needs_module};
 use crate::plan::{Action, Reader, RuleInfo, Step, plan, search};
 use crate::rule::{AnyRule, TableRef, Wanted};
@@ -43,9 +43,7 @@ pub struct Engine {
     socket: Option<Socket>,
     hints: Vec<Hint>,
     added: Vec<Hint>,
-    inventory: Option<Inventory>,
-    /// Whether the inventory is another than the one that was given.
-    took_inventory: bool,
+    shelf: Option<Box<dyn Shelf>>,
     /// A part of the kernel that was missed, here or earlier since the kernel was started.
     missed: Option<String>,
 }
@@ -70,16 +68,9 @@ impl Engine {
         &self.added
     }
 
-    /// From now on chains hold no more than this says, for as long as the ruleset is of its generation.
-    pub fn expect_at_most(&mut self, inventory: Inventory) {
-        self.inventory = Some(inventory);
-    }
-
-    /// What chains hold at most since the last change of this engine, in place of what it was given; `None` if it made none,
-    /// or nothing was and is known.
-    #[must_use]
-    pub fn inventory(&self) -> Option<&Inventory> {
-        self.inventory.as_ref().filter(|_| self.took_inventory)
+    /// From now on what chains hold at most is looked for here before they are listed, and kept here.
+    pub fn keep_inventory(&mut self, shelf: impl Shelf + 'static) {
+        self.shelf = Some(Box::new(shelf));
     }
 
     /// The flavour of the host's `iptables`, found without starting it.
@@ -290,7 +281,7 @@ impl Engine {
             Route::Nft => plan(changes, Known::NOTHING, self.socket()?)?,
             Route::Netlink => {
                 let socket = socket(&mut self.socket)?;
-                let known = Known { hints: &self.hints, guard: Guard::Generation, inventory: None };
+                let known = Known { hints: &self.hints, guard: Guard::Generation, kept: None };
                 plan(changes, known, socket)?
             }
         };
@@ -316,8 +307,8 @@ impl Engine {
         loop {
             let socket = socket(&mut self.socket)?;
             let generation = socket.generation()?;
-            let inventory = self.inventory.as_ref().filter(|inventory| inventory.is_of(generation));
-            let known = Known { hints: &self.hints, guard: Guard::Generation, inventory };
+            let kept = self.shelf.as_deref().map(|shelf| Kept::new(shelf, generation));
+            let known = Known { hints: &self.hints, guard: Guard::Generation, kept: kept.as_ref() };
             let plan = plan(changes, known, socket)?;
             if plan.steps.is_empty() {
                 return Ok(());
@@ -325,8 +316,9 @@ impl Engine {
             match commit(socket, generation, &plan.steps, form) {
                 Ok(Some(done)) => {
                     self.added.extend(done.added);
-                    self.inventory = plan.committed(generation, done.generation, self.inventory.take());
-                    self.took_inventory = true;
+                    if let Some(kept) = kept {
+                        kept.pass_on(done.generation, plan.lesson());
+                    }
                     return Ok(());
                 }
                 Ok(None) => {}

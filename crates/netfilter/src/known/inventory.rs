@@ -6,6 +6,7 @@
 //! that generation holds in the next one what it held, and what the transaction adds. Rules that went stay in here until
 //! the chain is read again: what is in here may be there.
 
+use std::cell::OnceCell;
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
@@ -14,10 +15,58 @@ use crate::rule::TableRef;
 
 /// What an [`crate::Engine`] knows of the chains that it has read, for the next one on the same ruleset. Only long chains of
 /// the iptables dialect are worth it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inventory {
-    generation: u32,
     chains: Vec<Holding>,
+}
+
+/// Where the inventory of a ruleset is kept, by the generation that it is of. What is lost costs a listing; what is given for
+/// a generation that it is not of costs a rule that is there twice.
+pub trait Shelf: Send {
+    /// The inventory of this generation.
+    fn inventory(&self, generation: u32) -> Option<Inventory>;
+
+    /// Keeps the inventory of this generation and no other; nothing if it says nothing.
+    fn keep(&self, generation: u32, inventory: &Inventory);
+
+    /// What is kept as of the generation `was` is of the generation `now`, too, and `was` has passed.
+    fn advance(&self, was: u32, now: u32);
+}
+
+/// The inventory of one generation, which is not read before somebody asks.
+pub(crate) struct Kept<'s> {
+    shelf: &'s dyn Shelf,
+    generation: u32,
+    inventory: OnceCell<Option<Inventory>>,
+}
+
+impl<'s> Kept<'s> {
+    pub(crate) fn new(shelf: &'s dyn Shelf, generation: u32) -> Self {
+        Self { shelf, generation, inventory: OnceCell::new() }
+    }
+
+    /// Whether the chain is known to have no rule that says this.
+    pub(crate) fn lacks(&self, table: &TableRef, chain: &str, text: &str) -> bool {
+        self.inventory().as_ref().is_some_and(|inventory| inventory.lacks(table, chain, text))
+    }
+
+    fn inventory(&self) -> &Option<Inventory> {
+        self.inventory.get_or_init(|| self.shelf.inventory(self.generation))
+    }
+
+    /// The ruleset is of the generation `now`: nothing has changed it but what `learn` makes of the inventory, if it makes
+    /// anything of it.
+    pub(crate) fn pass_on(mut self, now: u32, learn: Option<impl FnOnce(&mut Inventory)>) {
+        let Some(learn) = learn else { return self.shelf.advance(self.generation, now) };
+        self.inventory();
+        let known = self.inventory.take().flatten();
+        let was_known = known.is_some();
+        let mut inventory = known.unwrap_or_default();
+        learn(&mut inventory);
+        if was_known || !inventory.is_empty() {
+            self.shelf.keep(now, &inventory);
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,15 +88,6 @@ impl Holding {
 }
 
 impl Inventory {
-    pub(crate) fn new(generation: u32) -> Self {
-        Self { generation, chains: Vec::new() }
-    }
-
-    /// Whether it says what chains hold in this generation.
-    pub(crate) fn is_of(&self, generation: u32) -> bool {
-        self.generation == generation
-    }
-
     /// Whether the chain is known to have no rule that says this.
     pub(crate) fn lacks(&self, table: &TableRef, chain: &str, text: &str) -> bool {
         let known = self.chains.iter().find(|holding| holding.is(table, chain));
@@ -80,11 +120,6 @@ impl Inventory {
         self.chains.retain(|holding| holding.digests.len() <= MOST_RULES * DIGEST);
     }
 
-    /// All that has made its generation this one are transactions of which it knows.
-    pub(crate) fn advance_to(&mut self, generation: u32) {
-        self.generation = generation;
-    }
-
     /// Notes nothing of a chain any more.
     pub(crate) fn forget(&mut self, table: &TableRef, chain: &str) {
         self.chains.retain(|holding| !holding.is(table, chain));
@@ -96,7 +131,7 @@ pub(crate) fn generation_after(generation: u32) -> u32 {
     generation.checked_add(1).unwrap_or(1)
 }
 
-/// FNV-1a, folded: every call reads and writes all of them. Two rules of one digest cost a listing.
+/// FNV-1a, folded: every ADD reads and writes all of them. Two rules of one digest cost a listing.
 fn digest(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -104,10 +139,9 @@ fn digest(text: &str) -> String {
     format!("{:08x},", (hash >> 32 ^ hash) & u64::from(u32::MAX))
 }
 
-/// The generation on the first line, then a line for a chain's name and one for what it holds.
+/// Of each chain a line for its name and one for what it holds.
 impl fmt::Display for Inventory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.generation)?;
         for Holding { table, chain, digests } in &self.chains {
             writeln!(f, "{table} {chain}")?;
             f.write_str(digests)?;
@@ -124,7 +158,7 @@ impl FromStr for Inventory {
     fn from_str(text: &str) -> Result<Self> {
         let parse = || {
             let mut lines = text.split_terminator('\n');
-            let mut inventory = Self::new(lines.next()?.parse().ok()?);
+            let mut inventory = Self::default();
             while let Some(name) = lines.next() {
                 let (table, chain) = TableRef::read(name)?;
                 let (chain, digests) = (chain.to_owned(), lines.next()?.to_owned());
@@ -159,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_it_is_lacking_and_of_other_chains_nothing_is_known() {
-        let mut inventory = Inventory::new(7);
+        let mut inventory = Inventory::default();
         inventory.note(&table(), "a chain", &texts(0..100));
         inventory.add(&table(), "a chain", "-j DROP");
         inventory.add(&table(), "another", "-j DROP");
@@ -174,16 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_of_one_generation() {
-        let mut inventory = Inventory::new(u32::MAX - 1);
-        assert!(inventory.is_of(u32::MAX - 1) && !inventory.is_of(u32::MAX));
-        inventory.advance_to(generation_after(generation_after(u32::MAX - 1)));
-        assert!(inventory.is_of(1));
+    fn no_generation_is_0() {
+        assert_eq!((generation_after(1), generation_after(u32::MAX)), (2, 1));
     }
 
     #[test]
     fn it_stays_small() {
-        let mut inventory = Inventory::new(1);
+        let mut inventory = Inventory::default();
         inventory.note(&table(), "long", &texts(0..MOST_RULES));
         assert!(inventory.lacks(&table(), "long", "-j DROP"));
         inventory.add(&table(), "long", "-j RETURN");
@@ -198,11 +229,11 @@ mod tests {
     #[test]
     fn half_a_text_is_none() {
         let digests = ["0123", "01234567", "01234567,0", "0123456789abcdef,0123456789abcdef,"];
-        let digests = digests.map(|digests| format!("1\nip filter C\n{digests}"));
-        let texts = ["", "x", "1\nip filter", "1\nip filter C", "1\nno table C\n\n"];
+        let digests = digests.map(|digests| format!("ip filter C\n{digests}"));
+        let texts = ["x", "ip filter", "ip filter C", "no table C\n\n"];
         for text in texts.into_iter().chain(digests.iter().map(String::as_str)) {
             text.parse::<Inventory>().unwrap_err();
         }
-        assert_eq!("1".parse::<Inventory>().unwrap(), Inventory::new(1));
+        assert_eq!("".parse::<Inventory>().unwrap(), Inventory::default());
     }
 }

@@ -6,8 +6,8 @@ mod hint;
 mod inventory;
 
 pub use hint::Hint;
-pub use inventory::Inventory;
-pub(crate) use inventory::generation_after;
+pub use inventory::{Inventory, Shelf};
+pub(crate) use inventory::{Kept, generation_after};
 
 /// Whether the steps will be refused when anything has changed since the planner looked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +25,10 @@ pub(crate) struct Known<'k> {
     pub(crate) hints: &'k [Hint],
     pub(crate) guard: Guard,
     /// What chains hold at most.
-    pub(crate) inventory: Option<&'k Inventory>,
+    pub(crate) kept: Option<&'k Kept<'k>>,
 }
 
 impl Known<'_> {
     /// Nothing is.
-    pub(crate) const NOTHING: Self = Self { hints: &[], guard: Guard::Nothing, inventory: None };
+    pub(crate) const NOTHING: Self = Self { hints: &[], guard: Guard::Nothing, kept: None };
 }

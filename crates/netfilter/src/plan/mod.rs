@@ -88,13 +88,15 @@ pub(crate) struct SeenChain {
 }
 
 impl Plan {
-    /// What chains hold at most once the steps are committed on a ruleset of this generation, of which `known` may tell, and
-    /// nothing else has made it one of the generation `now`. There is nothing in it if that has become useless; `None` if
-    /// nothing was and is known.
-    pub(crate) fn committed(&self, generation: u32, now: u32, known: Option<Inventory>) -> Option<Inventory> {
-        let was_known = known.is_some();
-        let known = known.filter(|inventory| inventory.is_of(generation));
-        let mut inventory = known.unwrap_or_else(|| Inventory::new(generation));
+    /// What an inventory learns when the steps are committed; `None` where they only take away: then what it says still holds.
+    pub(crate) fn lesson(&self) -> Option<impl FnOnce(&mut Inventory)> {
+        let is_added =
+            |step: &Step| matches!((&step.table, &step.action), (TableRef::Xt(..), Action::AddRule { .. }));
+        let tells = self.seen.iter().any(|seen| seen.texts.is_some()) || self.steps.iter().any(is_added);
+        tells.then_some(|inventory: &mut Inventory| self.teach(inventory))
+    }
+
+    fn teach(&self, inventory: &mut Inventory) {
         for SeenChain { table, chain, texts } in &self.seen {
             match texts {
                 Some(texts) => inventory.note(table, chain, texts),
@@ -108,8 +110,6 @@ impl Plan {
                 inventory.add(table, chain, &text);
             }
         }
-        inventory.advance_to(now);
-        (was_known || !inventory.is_empty()).then_some(inventory)
     }
 }
 
@@ -221,10 +221,10 @@ impl Planner<'_> {
 
     /// True if the rule cannot be in the chain, which has not been read.
     fn is_known_to_lack(&mut self, table: &TableRef, chain: &str, rule: &Wanted) -> Result<bool> {
-        let Some(inventory) = self.known.inventory else { return Ok(false) };
+        let Some(kept) = self.known.kept else { return Ok(false) };
         let unread = self.view(table, chain)?.rules.is_none();
         let text = rule.canon().filter(|_| unread).and_then(AnyRule::xt_text);
-        Ok(text.is_some_and(|text| inventory.lacks(table, chain, &text)))
+        Ok(text.is_some_and(|text| kept.lacks(table, chain, &text)))
     }
 
     /// Short chains, and long ones that had to be read to know that rules are not there.

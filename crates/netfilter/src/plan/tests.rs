@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::batch::Batch;
+use crate::known::{Kept, Shelf};
 use crate::xt::{Family, Match, Rule, Table, Target};
 
 /// Chains of one table, and how often they were read.
@@ -59,7 +60,7 @@ fn steps(memory: &mut Memory, hints: &[Hint], fill: impl FnOnce(crate::batch::Xt
     let mut batch = Batch::new();
     fill(batch.xt(Family::Ipv4, Table::Nat));
     let changes: Vec<_> = batch.changes().iter().collect();
-    plan(&changes, Known { hints, guard: Guard::Generation, inventory: None }, memory).unwrap().steps
+    plan(&changes, Known { hints, guard: Guard::Generation, kept: None }, memory).unwrap().steps
 }
 
 fn shown(steps: &[Step]) -> Vec<String> {
@@ -195,23 +196,52 @@ fn what_a_chain_is_known_to_lack_is_not_looked_for() {
             batch.xt(Family::Ipv4, Table::Nat).ensure_rule("SHARED", rule.clone(), Position::Tail);
         }
         let changes: Vec<_> = batch.changes().iter().collect();
-        let known = Known { hints: &[], guard: Guard::Generation, inventory };
-        plan(&changes, known, memory).unwrap()
+        let shelf = inventory.cloned().map(OnShelf);
+        let kept = shelf.as_ref().map(|shelf| Kept::new(shelf, 7));
+        plan(&changes, Known { hints: &[], guard: Guard::Generation, kept: kept.as_ref() }, memory).unwrap()
     };
     let first = ensure(&mut memory, None, &[rule(1), rule(200)]);
     assert_eq!((first.steps.len(), memory.listings), (1, 1));
-    let inventory = first.committed(7, 8, None).unwrap();
-    assert!(inventory.is_of(8));
+    let inventory = learned(&first, Inventory::default()).unwrap();
     let next = ensure(&mut memory, Some(&inventory), &[rule(300), rule(301), rule(300)]);
     assert_eq!((next.steps.len(), memory.listings), (2, 1));
     // Added meanwhile, or there all the time: only a listing tells.
     let there = ensure(&mut memory, Some(&inventory), &[rule(5)]);
     assert_eq!((there.steps.len(), memory.listings), (0, 2));
-    let forged = Inventory::new(8);
-    assert!(!forged.lacks(&table, "SHARED", "-j RETURN"));
-    assert_eq!(next.committed(8, 9, Some(inventory)).map(|inventory| inventory.is_of(9)), Some(true));
-    assert!(next.committed(9, 10, Some(forged)).unwrap().is_empty());
-    assert_eq!(next.committed(9, 10, None), None);
+    let nothing = Inventory::default();
+    assert!(!nothing.lacks(&table, "SHARED", "-j RETURN"));
+    assert!(learned(&next, nothing).unwrap().is_empty());
+    let next = learned(&next, inventory.clone()).unwrap();
+    assert!(next != inventory && next.lacks(&table, "SHARED", "-j RETURN"));
+}
+
+/// The inventory of generation 7.
+struct OnShelf(Inventory);
+
+impl Shelf for OnShelf {
+    fn inventory(&self, generation: u32) -> Option<Inventory> {
+        (generation == 7).then(|| self.0.clone())
+    }
+
+    fn keep(&self, _: u32, _: &Inventory) {}
+
+    fn advance(&self, _: u32, _: u32) {}
+}
+
+fn learned(plan: &Plan, mut inventory: Inventory) -> Option<Inventory> {
+    plan.lesson()?(&mut inventory);
+    Some(inventory)
+}
+
+#[test]
+fn what_only_takes_away_teaches_nothing() {
+    let all: Vec<_> = (0..100).map(rule).collect();
+    let mut memory = Memory::default().with("SHARED", &all);
+    let mut batch = Batch::new();
+    batch.xt(Family::Ipv4, Table::Nat).delete_rule("SHARED", rule(3)).delete_chain_if_unreferenced("OWN");
+    let changes: Vec<_> = batch.changes().iter().collect();
+    let plan = plan(&changes, Known::NOTHING, &mut memory).unwrap();
+    assert_eq!((plan.steps.len(), learned(&plan, Inventory::default())), (1, None));
 }
 
 #[test]
@@ -222,8 +252,8 @@ fn short_chains_are_read_again_each_time() {
     batch.xt(Family::Ipv4, Table::Nat).ensure_rule("SHARED", rule(200), Position::Tail);
     let changes: Vec<_> = batch.changes().iter().collect();
     let plan = plan(&changes, Known::NOTHING, &mut memory).unwrap();
-    assert_eq!((plan.steps.len(), plan.committed(7, 8, None)), (1, None));
-    let mut known = Inventory::new(7);
+    assert_eq!((plan.steps.len(), learned(&plan, Inventory::default())), (1, Some(Inventory::default())));
+    let mut known = Inventory::default();
     known.note(&TableRef::Xt(Family::Ipv4, Table::Nat), "SHARED", &["of when it was long".to_owned()]);
-    assert!(plan.committed(7, 8, Some(known)).unwrap().is_empty());
+    assert!(learned(&plan, known).unwrap().is_empty());
 }

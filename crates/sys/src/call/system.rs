@@ -11,7 +11,7 @@ use cnibox_netns::NetNs;
 use cnibox_spec::NetnsPath;
 
 use crate::call::{Env, Failure, Host, Registry};
-use crate::ledger::{Remains, Turn, inventory_of, missed, note_inventory, note_missed};
+use crate::ledger::{Inventories, Remains, Turn, missed, note_missed};
 
 /// In which of the two namespaces of a call something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,22 +210,13 @@ impl<'h> Sys<'h> {
                 let choice = self.env.var("CNIBOX_NETFILTER").parse()?;
                 let mut engine = Engine::open(choice, self.env.var_os("PATH").unwrap_or_default());
                 engine.expect(self.turn.iter().flat_map(Turn::hints));
-                if let Some(inventory) = inventory_of(|| self.host().ok()?.netns_cookie()) {
-                    engine.expect_at_most(inventory);
+                if let Some(cookie) = self.host().ok().and_then(|rtnl| rtnl.netns_cookie()) {
+                    engine.keep_inventory(Inventories::of(cookie));
                 }
                 engine
             }
         };
         Ok(self.engine.insert(engine))
-    }
-
-    /// The call is over: what it knows of the packet filter's long chains is noted for the next one.
-    pub fn engine_ends(&mut self) {
-        let engine = self.engine.take();
-        let Some(inventory) = engine.as_ref().and_then(Engine::inventory) else { return };
-        if let Some(cookie) = self.host().ok().and_then(|rtnl| rtnl.netns_cookie()) {
-            note_inventory(inventory, cookie);
-        }
     }
 
     /// Whether rules that could be written either way go into native tables, see [`Sys::backend`].

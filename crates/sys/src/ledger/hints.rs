@@ -4,7 +4,7 @@
 //! most, so that ADD need not list them to know that its rules are not there. And which part of the kernel was missed since
 //! it was started: it would start `modprobe` for each question.
 
-use cnibox_netfilter::{Engine, Inventory};
+use cnibox_netfilter::{Engine, Inventory, Shelf};
 use cnibox_netns::sysctl;
 
 use super::private_dir::PrivateDir;
@@ -24,28 +24,48 @@ pub(crate) fn note_missed(engine: &Engine) {
     }
 }
 
-/// What the packet filter's long chains hold at most, in the namespace with this cookie. An upgraded program may put rules
-/// in other words.
-pub(crate) fn inventory_of(cookie: impl FnOnce() -> Option<u64>) -> Option<Inventory> {
-    let note = PrivateDir::of_host("").read(INVENTORY, INVENTORY_LIMIT).ok().flatten()?;
-    let (head, inventory) = note.split_once('\n')?;
-    (head == inventory_head(cookie()?)).then(|| inventory.parse().ok())?
+/// What the packet filter's long chains hold at most, in the namespace with this cookie: a file whose name says of which
+/// generation of the ruleset it is, so that a call that only takes rules away renames it and need not read it. An upgraded
+/// program may put rules in other words.
+pub(crate) struct Inventories {
+    cookie: u64,
 }
 
-/// Notes what a call knows when its last change is done. Without the note the next call lists rules.
-pub(crate) fn note_inventory(inventory: &Inventory, cookie: u64) {
-    let dir = PrivateDir::of_host("");
-    if inventory.is_empty() {
-        let _ = dir.remove_if_present(INVENTORY);
-        dir.remove_if_empty();
-        return;
+impl Inventories {
+    /// Those of the namespace with this cookie.
+    pub(crate) fn of(cookie: u64) -> Self {
+        Self { cookie }
     }
-    let note = format!("{}\n{inventory}", inventory_head(cookie));
-    let _ = dir.replace(INVENTORY, note.as_bytes());
+
+    fn name(&self, generation: u32) -> String {
+        format!("{INVENTORY}-{}-{}-{generation}", env!("CARGO_PKG_VERSION"), self.cookie)
+    }
 }
 
-fn inventory_head(cookie: u64) -> String {
-    format!("{} {cookie}", env!("CARGO_PKG_VERSION"))
+/// What fails costs the next call a listing.
+impl Shelf for Inventories {
+    fn inventory(&self, generation: u32) -> Option<Inventory> {
+        let dir = PrivateDir::of_host("");
+        dir.read(&self.name(generation), INVENTORY_LIMIT).ok().flatten()?.parse().ok()
+    }
+
+    fn keep(&self, generation: u32, inventory: &Inventory) {
+        let (dir, name) = (PrivateDir::of_host(""), self.name(generation));
+        for other in dir.names().iter().filter(|other| other.starts_with(INVENTORY) && **other != name) {
+            let _ = dir.remove_if_present(other);
+        }
+        // What a killed process was writing had another name.
+        dir.sweep_all();
+        if inventory.is_empty() {
+            dir.remove_if_empty();
+        } else {
+            let _ = dir.replace(&name, inventory.to_string().as_bytes());
+        }
+    }
+
+    fn advance(&self, was: u32, now: u32) {
+        let _ = PrivateDir::of_host("").rename(&self.name(was), &self.name(now));
+    }
 }
 
 const INVENTORY: &str = "inventory";

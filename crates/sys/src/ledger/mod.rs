@@ -28,7 +28,7 @@ mod record;
 mod turn;
 
 pub use book::Ledger;
-pub(crate) use hints::{HINTS, inventory_of, missed, note_inventory, note_missed};
+pub(crate) use hints::{HINTS, Inventories, missed, note_missed};
 pub(crate) use mark::is_of_network;
 pub use mark::{Mark, Stage};
 pub use private_dir::PrivateDir;

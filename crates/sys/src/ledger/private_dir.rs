@@ -128,6 +128,15 @@ impl PrivateDir {
         Ok(file)
     }
 
+    /// Gives a file another name, in one step.
+    ///
+    /// # Errors
+    /// There is none (`ENOENT`), or it cannot be renamed.
+    pub fn rename(&self, name: &str, to: &str) -> io::Result<()> {
+        self.expect()?;
+        fs::rename(self.path().join(name), self.path().join(to))
+    }
+
     /// Whether a process has the file as [`PrivateDir::replace`] left it, open and locked.
     #[must_use]
     pub fn is_held(&self, name: &str) -> bool {
