@@ -79,6 +79,8 @@ impl Plugin for HostLocal {
 
     /// Looks at every reservation of the network: GC is rare, and the list of the living is as long.
     fn gc(request: &Request<'_, Config, GcArgs>, sys: &mut Sys<'_>) -> Result<(), Failure> {
+        // Before anybody has to wait for the store.
+        sys.going_awaited(&request.conf.network, &request.args.valid);
         let opened = Store::open_if_present(&request.config.state, &Terms::of_host())?;
         let Some(mut store) = opened else { return Ok(()) };
         let reclaimed = reclaim(&mut store, &request.config);

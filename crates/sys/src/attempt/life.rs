@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use cnibox_netlink::{Addr, Link, Monitor, Multicast, Rtnl};
 use cnibox_netns::NetNs;
-use cnibox_spec::{Attachment, NetnsPath, NetworkName};
+use cnibox_spec::{Attachment, LiveAttachment, NetnsPath, NetworkName};
 
 use crate::call::{Failure, Place, Pod, Sys};
 use crate::ledger::{Ledger, Mark, Namespace, PodLink, Progress, Record, Remains, Stage};
@@ -154,10 +154,24 @@ impl Sys<'_> {
     /// Whether the interface goes within a moment: its namespace's path has gone, but who was in there may still be ending,
     /// and runtimes that have removed one try again at once.
     fn is_going(&mut self, record: &Record) -> Result<bool, Failure> {
+        self.is_gone_by(record, Instant::now() + LINGER)
+    }
+
+    /// Waits for the interfaces of the network's attachments that are not among the `living`, as far as they go within a
+    /// moment: for all of them as long as for one. A call that was killed leaves a socket that holds the container's namespace
+    /// for a grace period more (`netlink_release` of `net/netlink/af_netlink.c`).
+    pub fn going_awaited(&mut self, network: &NetworkName, living: &[LiveAttachment]) {
+        let deadline = Instant::now() + LINGER;
+        for record in Ledger::of_host().stale(network, living) {
+            // One of which the kernel does not tell is for the caller to judge.
+            let _ = self.is_gone_by(&record, deadline);
+        }
+    }
+
+    fn is_gone_by(&mut self, record: &Record, deadline: Instant) -> Result<bool, Failure> {
         if record.namespace.as_ref().is_none_or(|namespace| reach(namespace).is_some()) {
             return Ok(false);
         }
-        let deadline = Instant::now() + LINGER;
         let mut numbers = Monitor::of(Multicast::Nsid)?;
         while self.presence(record)? == Presence::There {
             if !numbers.wait_any(deadline)? {

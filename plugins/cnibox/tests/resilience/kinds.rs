@@ -40,3 +40,9 @@ fn del_cleans_whatever_happened() {
 fn gc_removes_the_dead_and_nothing_else() {
     lost::collect_everywhere(networks::rare());
 }
+
+#[test]
+fn gc_waits_for_a_namespace_that_is_ending() {
+    let networks = networks::rare().into_iter().filter(|network| !network.has_host_end());
+    lost::collect_ending(networks.collect());
+}

@@ -63,10 +63,7 @@ fn suffer(world: &World<'_>, target: &Target, result: &Value, loss: Loss) -> (Ne
         Loss::Nothing => {}
         Loss::NetnsDeleted => drop(run(&["netns", "del", &target.id])),
         Loss::NetnsHeldOpen | Loss::NetnsHeldOpenNoMemory => {
-            // The path is gone, a process keeps the namespace and its links alive.
-            world.net.run("sh", &["-c", &format!("ip netns exec {} sleep 3 >/dev/null 2>&1 &", target.id)]);
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            run(&["netns", "del", &target.id]);
+            held_open(world, &target, "3");
             if loss == Loss::NetnsHeldOpenNoMemory {
                 let _ = std::fs::remove_dir_all("/run/cnibox");
             }
@@ -454,6 +451,34 @@ pub(crate) fn collect_everywhere(networks: Vec<Network>) {
             assert!(host.contains(&other.neighbour.id));
         });
     }
+}
+
+/// The path of a namespace goes before what the kernel still keeps of it: the socket of a call that was killed, or a process
+/// that is ending.
+#[test]
+fn gc_waits_for_a_namespace_that_is_ending() {
+    let networks = networks::all().into_iter().filter(|network| !network.has_host_end());
+    collect_ending(networks.collect());
+}
+
+/// GC while something holds the namespace of a dead attachment a moment longer, on each of the networks.
+pub(crate) fn collect_ending(networks: Vec<Network>) {
+    on_each(networks, Side::Ours, |_, world| {
+        let before = world.host();
+        let target = Target::of(&world.net.container());
+        world.add(&target).unwrap_or_else(|answer| panic!("ADD on {}: {answer:?}", world.network.label));
+        held_open(world, &target, "0.5");
+        world.gc(Some(&[&world.neighbour])).unwrap_or_else(|answer| panic!("GC: {answer:?}"));
+        assert_eq!(world.left_but_devices(&before), "", "{}", world.network.label);
+    });
+}
+
+/// Deletes the container's namespace, which a process holds for so many seconds.
+fn held_open(world: &World<'_>, target: &Target, seconds: &str) {
+    let hold = format!("ip netns exec {} sleep {seconds} >/dev/null 2>&1 &", target.id);
+    world.net.run("sh", &["-c", &hold]);
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    world.net.run("ip", &["netns", "del", &target.id]);
 }
 
 fn lines(text: &str, part: &str) -> String {
