@@ -56,6 +56,8 @@ ENVIRONMENT = {
 STDIN = {
     "empty": "", "garbage": "nonsense", "cut": '{"cniVersion": "1.0.0", "name": "net1"', "array": "[]", "string": '"x"', "number": "7", "null": "null", "empty-object": "{}",
     "trailing-comma": '{"name": "net1",}', "two-documents": '{"cniVersion": "1.0.0", "name": "net1"} {"name": "b"}', "not-utf8": '{"name": "net1", "x": "\udcff"}',
+    "cut-in-a-word": '{"name": "net1", "x": fal', "exponent-missing": '{"name": "net1", "x": [1, 2e]}', "byte-of-a-character": '{"name": "net1", é}', "tab-in-text": '{"name": "n\t1"}',
+    "escape-bad": '{"name": "net1", "x": "\\u12g4"}', "half-a-pair": '{"cniVersion": "1.0.0", "name": "net1", "x": "\\ud800", "type": "\\udc00"}',
     "name-missing": '{"cniVersion": "1.0.0"}', "name-empty": '{"cniVersion": "1.0.0", "name": ""}', "name-bad": '{"cniVersion": "1.0.0", "name": "a b"}',
     "name-slash": '{"cniVersion": "1.0.0", "name": "../a"}', "name-number": '{"cniVersion": "1.0.0", "name": 7}', "name-twice": '{"cniVersion": "1.0.0", "name": "a b", "name": "net1", "type": "x"}',
     "version-unknown": '{"cniVersion": "2.0.0", "name": "net1"}', "version-text": '{"cniVersion": "abc", "name": "net1"}', "version-number": '{"cniVersion": 1, "name": "net1"}',

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A JSON document as it was written: keys in their order, duplicates kept. Read by `serde_json`; syntax
-//! errors speak as Go's `encoding/json` does.
+//! A JSON document as it was written: keys in their order, duplicates kept. Read by `serde_json`; where Go reads it otherwise,
+//! that counts.
 
 use std::fmt;
 
@@ -9,6 +9,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::Number;
 use thiserror::Error;
+
+use crate::syntax::{complaint, without_lone_surrogates};
 
 /// Any JSON value.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,13 +36,14 @@ pub enum Json {
 pub struct JsonError(String);
 
 impl Json {
-    /// Reads one document. Invalid UTF-8 becomes U+FFFD, as in Go.
+    /// Reads one document. Invalid UTF-8, and half a surrogate pair, become U+FFFD, as in Go.
     ///
     /// # Errors
     /// [`JsonError`], in Go's words where it has words for the case.
     pub fn parse(bytes: &[u8]) -> Result<Self, JsonError> {
-        let text = String::from_utf8_lossy(bytes);
-        serde_json::from_str(&text).map_err(|error| JsonError(in_go_words(&text, &error)))
+        let text = without_lone_surrogates(String::from_utf8_lossy(bytes));
+        serde_json::from_str(&text)
+            .map_err(|error| JsonError(complaint(bytes).unwrap_or_else(|| error.to_string())))
     }
 
     /// The last member called `key`, ignoring ASCII case; `None` for `null` and for what is no object.
@@ -90,68 +93,6 @@ impl Json {
         }
     }
 }
-
-/// `serde_json`'s error in the words of Go's scanner (`encoding/json/scanner.go`).
-fn in_go_words(text: &str, error: &serde_json::Error) -> String {
-    if error.is_eof() {
-        return "unexpected end of JSON input".to_owned();
-    }
-    let said = error.to_string();
-    let context = GO_CONTEXTS.iter().find(|(ours, _)| said.starts_with(ours)).map(|(_, go)| *go);
-    match (context, offender(text, error)) {
-        (Some(IN_LITERAL), Some((at, c))) => {
-            format!("invalid character {} {}", go_char(c), literal_context(&text[..at]))
-        }
-        (Some(context), Some((_, c))) => format!("invalid character {} {context}", go_char(c)),
-        _ => said,
-    }
-}
-
-/// The character that `error` points at, and where it begins.
-fn offender(text: &str, error: &serde_json::Error) -> Option<(usize, char)> {
-    let before = error.line().checked_sub(1)?;
-    let start: usize = text.split_inclusive('\n').take(before).map(str::len).sum();
-    let end = (start + error.column()).min(text.len());
-    let end = (end..=text.len()).find(|at| text.is_char_boundary(*at))?;
-    text[..end].char_indices().next_back()
-}
-
-/// Which literal was begun and how it should have gone on: `in literal true (expecting 'r')`.
-fn literal_context(before: &str) -> String {
-    let begun = before.len() - before.trim_end_matches(|c: char| c.is_ascii_lowercase()).len();
-    let begun = &before[before.len() - begun..];
-    let known =
-        ["true", "false", "null"].into_iter().find(|literal| literal.starts_with(begun) && !begun.is_empty());
-    let expected = known.and_then(|literal| Some((literal, literal.chars().nth(begun.len())?)));
-    expected.map_or_else(
-        || IN_LITERAL.to_owned(),
-        |(literal, next)| format!("in literal {literal} (expecting '{next}')"),
-    )
-}
-
-fn go_char(c: char) -> String {
-    match c {
-        '\'' => r"'\''".to_owned(),
-        '"' => "'\"'".to_owned(),
-        c => format!("'{}'", c.escape_debug()),
-    }
-}
-
-const IN_LITERAL: &str = "in literal";
-
-const GO_CONTEXTS: &[(&str, &str)] = &[
-    ("expected value", "looking for beginning of value"),
-    ("expected `:`", "after object key"),
-    ("expected `,` or `}`", "after object key:value pair"),
-    ("expected `,` or `]`", "after array element"),
-    ("key must be a string", "looking for beginning of object key string"),
-    ("trailing comma", "looking for beginning of object key string"),
-    ("trailing characters", "after top-level value"),
-    ("control character", "in string literal"),
-    ("invalid escape", "in string escape code"),
-    ("expected ident", IN_LITERAL),
-    ("invalid number", "in numeric literal"),
-];
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -217,10 +158,6 @@ impl Serialize for Json {
 mod tests {
     use super::*;
 
-    fn error(text: &str) -> String {
-        Json::parse(text.as_bytes()).unwrap_err().to_string()
-    }
-
     #[test]
     fn keeps_order_and_duplicates() {
         let text = r#"{"b":1,"a":{"x":null},"b":2}"#;
@@ -232,15 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn syntax_errors_speak_go() {
-        assert_eq!(error(""), "unexpected end of JSON input");
-        assert_eq!(error("{"), "unexpected end of JSON input");
-        assert_eq!(error("nope"), "invalid character 'o' in literal null (expecting 'u')");
-        assert_eq!(error("{\"a\": trux}"), "invalid character 'x' in literal true (expecting 'e')");
-        assert_eq!(error("x"), "invalid character 'x' looking for beginning of value");
-        assert_eq!(error("{} y"), "invalid character 'y' after top-level value");
-        assert_eq!(error(r#"{"a" 1}"#), "invalid character '1' after object key");
-        assert_eq!(error(r#"{"a":1 "b":2}"#), "invalid character '\"' after object key:value pair");
+    fn what_is_no_document_is_told_in_gos_words() {
+        let error = |text: &str| Json::parse(text.as_bytes()).unwrap_err().to_string();
         assert_eq!(error("{a:1}"), "invalid character 'a' looking for beginning of object key string");
+        // Only serde_json minds.
+        assert_eq!(error("1e999"), "number out of range at line 1 column 5");
+    }
+
+    #[test]
+    fn what_is_no_character_is_replaced() {
+        let text = |bytes: &[u8]| Json::parse(bytes).unwrap().as_str().map(str::to_owned).unwrap();
+        assert_eq!(text(b"\"\xff\""), "\u{fffd}");
+        assert_eq!(text(br#""\ud83d\ude00 \ud83d \\ud83d""#), "\u{1f600} \u{fffd} \\ud83d");
     }
 }

@@ -51,6 +51,7 @@ mod ident;
 mod ip;
 mod json;
 mod result;
+mod syntax;
 mod verb;
 mod version;
 mod wire;
