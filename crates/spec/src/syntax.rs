@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn complaints_are_gos() {
-        for (text, complaint) in [
+        for (text, said) in [
             ("", "unexpected end of JSON input"),
             (r#"{"a":[1,"b"#, "unexpected end of JSON input"),
             ("nope", "invalid character 'o' in literal null (expecting 'u')"),
@@ -275,7 +275,7 @@ mod tests {
             ("1e+x", "invalid character 'x' in exponent of numeric literal"),
             ("01", "invalid character '1' after top-level value"),
         ] {
-            assert_eq!(super::complaint(text.as_bytes()).as_deref(), Some(complaint), "{text}");
+            assert_eq!(complaint(text.as_bytes()).as_deref(), Some(said), "{text}");
         }
         assert_eq!(complaint(b"\xff").unwrap(), "invalid character 'ÿ' looking for beginning of value");
         assert_eq!(complaint("[".repeat(1 << 21).as_bytes()).unwrap(), "exceeded max depth");

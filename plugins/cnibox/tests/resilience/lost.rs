@@ -477,7 +477,12 @@ pub(crate) fn collect_ending(networks: Vec<Network>) {
 fn held_open(world: &World<'_>, target: &Target, seconds: &str) {
     let hold = format!("ip netns exec {} sleep {seconds} >/dev/null 2>&1 &", target.id);
     world.net.run("sh", &["-c", &hold]);
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    // One that is not inside yet would hold nothing.
+    let is_inside = || !world.net.run("ip", &["netns", "pids", &target.id]).trim().is_empty();
+    assert!((0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        is_inside()
+    }));
     world.net.run("ip", &["netns", "del", &target.id]);
 }
 
