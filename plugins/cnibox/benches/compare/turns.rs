@@ -43,7 +43,8 @@ struct State {
 impl Turn<'_> {
     /// Does `work` while all others wait, then lets the next side go on. Every side must take the same number of turns.
     /// Begins when the kernel has done what the turn before left to it: links and rules are freed later than their removal
-    /// answers, and whoever came after a removal would pay for it.
+    /// answers, and whoever came after a removal would pay for it. Each begins at another phase of the clock's tick, see
+    /// [`phase_of`].
     ///
     /// # Errors
     /// What `work` says, or that another side has failed.
@@ -56,7 +57,10 @@ impl Turn<'_> {
         if let Some(reason) = &state.left {
             bail!("another side failed: {reason}");
         }
-        let result = rest().and_then(|()| work());
+        let result = rest().and_then(|()| {
+            std::thread::sleep(phase_of(state.taken));
+            work()
+        });
         state.taken += 1;
         drop(state);
         self.turns.passed.notify_all();
@@ -131,6 +135,14 @@ fn rest() -> Result<()> {
     Ok(())
 }
 
+/// How long after the rest the turn of this number begins. The kernel's grace periods begin and end with the clock's tick, so
+/// that deleting a link ends with one, and what follows it in step with it would always seem shorter, or longer, by as much as
+/// a tick. Steps of the golden ratio leave no phase out, whichever of the turns are looked at.
+fn phase_of(turn: usize) -> Duration {
+    const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
+    SLOWEST_TICK.mul_f64((turn as f64 * GOLDEN_RATIO).fract())
+}
+
 /// The share of all processors' time in which they had nothing to do while this waited.
 fn idle_share_of(window: Duration) -> Result<f64> {
     let (idle, all) = processor_time()?;
@@ -148,7 +160,8 @@ fn processor_time() -> Result<(f64, f64)> {
     Ok((idle, times.iter().take(8).sum()))
 }
 
-/// Five ticks of a kernel that counts a hundred of them each second.
+/// That of a kernel that counts a hundred each second.
+const SLOWEST_TICK: Duration = Duration::from_millis(10);
 const WINDOW: Duration = Duration::from_millis(50);
 const CALM: f64 = 0.85;
 const PATIENCE: Duration = Duration::from_secs(2);
