@@ -96,8 +96,9 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
     }
     let attachment = &record.attachment;
     let comment = Owner::of(attachment).nft_comment();
+    let families = detach::native_families(sys)?;
     let mut own = Vec::new();
-    for family in FAMILIES {
+    for &family in &families {
         own.push((family, own_ports(&comment, family, sys)?));
     }
     let leads_to = |rule: &RuleInfo| nftables::leads_to(rule.nft()?);
@@ -108,7 +109,7 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     if others.are_noted {
-        return Failure::combine(detach::from_nftables(&comment, sys, |_| others));
+        return Failure::combine(detach::from_nftables(&comment, &families, sys, |_| others));
     }
     let is_free = |rule: &&RuleInfo| !leads_to(rule).is_some_and(|address| others.have(address));
     for (family, rules) in &own {
@@ -116,7 +117,7 @@ fn from_nftables(record: &Record, sys: &mut Sys<'_>) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    Failure::combine(detach::from_nftables(&comment, sys, |_| others))
+    Failure::combine(detach::from_nftables(&comment, &families, sys, |_| others))
 }
 
 /// The native rules of ports with this comment.

@@ -27,8 +27,14 @@ pub(crate) fn everything(request: &Request<'_, Config, DelArgs>, sys: &mut Sys<'
     // A look at the connection tracking table costs more than everything else: only where there were rules.
     let mut flows = Vec::new();
     failures.extend(from_iptables(&known, config, sys, &mut flows));
-    flows.extend(native_flows(&known, config, sys));
-    failures.extend(from_nftables(&owner.nft_comment(), sys, |sys| native_others(&known, sys)));
+    match native_families(sys) {
+        Ok(families) => {
+            flows.extend(native_flows(&known, config, &families, sys));
+            let others = |sys: &mut Sys<'_>| native_others(&known, sys);
+            failures.extend(from_nftables(&owner.nft_comment(), &families, sys, others));
+        }
+        Err(failure) => failures.push(failure),
+    }
     if let Err(error) = conntrack::flush(&flows) {
         sys.warn(format_args!(
             "failed to delete stale UDP conntrack entries for {}: {error}",
@@ -120,38 +126,41 @@ pub(crate) fn native_others(known: &Known, sys: &mut Sys<'_>) -> Others {
     Others::among(records, known, sys)
 }
 
-/// Removes the native rules with this comment that are not for the `others`, who are not looked for where there are none.
+/// Removes the native rules with this comment in `families` that are not for the `others`, who are not looked for where
+/// there are none.
 pub(crate) fn from_nftables(
     comment: &str,
+    families: &[Family],
     sys: &mut Sys<'_>,
     others: impl FnOnce(&mut Sys<'_>) -> Others,
 ) -> Vec<Failure> {
-    let families = match native_families(sys) {
-        Ok(families) if families.is_empty() => return Vec::new(),
-        Ok(families) => families,
-        Err(error) => return vec![PortmapError::NftTeardown(error).into()],
-    };
+    if families.is_empty() {
+        return Vec::new();
+    }
     let others = others(sys);
     let mut failures = Vec::new();
-    for family in families {
+    for &family in families {
         let batch = if others.is_empty() {
             Ok(nftables::remove(comment, family))
         } else {
             nftables::remove_apart(comment, family, |address| others.have(address), sys)
         };
         let removed = batch.and_then(|batch| sys.engine()?.apply(&batch));
-        if let Err(error) = removed {
-            failures.push(PortmapError::NftTeardown(error).into());
-        }
+        failures.extend(removed.err().map(|error| PortmapError::NftTeardown(error).into()));
     }
     failures
 }
 
 /// The families that have native tables. An nf_tables that is not there holds none.
-fn native_families(sys: &mut Sys<'_>) -> Result<Vec<Family>, Error> {
+///
+/// # Errors
+/// When the kernel refuses to tell.
+pub(crate) fn native_families(sys: &mut Sys<'_>) -> Result<Vec<Family>, Failure> {
     let mut found = Vec::new();
     for family in FAMILIES {
-        if if_any(sys.engine()?.chain_exists(&nftables::table_ref(family), nftables::PORTS))? {
+        let table = nftables::table_ref(family);
+        let ports = sys.engine().and_then(|engine| engine.chain_exists(&table, nftables::PORTS));
+        if if_any(ports).map_err(PortmapError::NftTeardown)? {
             found.push(family);
         }
     }
@@ -169,12 +178,11 @@ fn flow_of(info: &RuleInfo, family: Family, others: &Others) -> Option<Flow> {
 
 /// The UDP flows that native rules forward to the container. Those are not looked for, so only what this plugin noted of
 /// an attachment says that it had some; a repeated DEL is about nobody any more.
-fn native_flows(known: &Known, config: &Config, sys: &mut Sys<'_>) -> Vec<Flow> {
+fn native_flows(known: &Known, config: &Config, families: &[Family], sys: &Sys<'_>) -> Vec<Flow> {
     if !sys.has_finished() {
         return Vec::new();
     }
-    // What cannot be read is complained of where the rules are removed.
-    let flows = udp_flows(&config.mappings, &native_families(sys).unwrap_or_default());
+    let flows = udp_flows(&config.mappings, families);
     let answered = |flow: &Flow| {
         let own = known.own.iter().filter(|address| Family::of(**address) == flow.family);
         own.map(|address| Flow { answered_by: Some(*address), ..*flow }).collect::<Vec<_>>()
