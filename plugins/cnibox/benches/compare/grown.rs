@@ -23,7 +23,7 @@ pub(crate) fn nomad(options: &Options) -> Result<Vec<Section>> {
         "Nomad's chain",
         "loopback, bridge with ipMasq and host-local, firewall and portmap (2 ports x TCP and UDP), with the iptables \
          backends. The floor makes the same kernel objects by one `ip -batch` per namespace and one `iptables-restore`. What \
-         is measured begins when the kernel has come to rest.",
+         is measured begins when the kernel has come to rest, and at another phase of the clock's tick each time.",
         &["containers on the host, verb", "cnibox", "Go plugins", "ratio", "floor"],
     );
     let mut growth = Section::new(

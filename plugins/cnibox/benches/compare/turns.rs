@@ -160,8 +160,8 @@ fn processor_time() -> Result<(f64, f64)> {
     Ok((idle, times.iter().take(8).sum()))
 }
 
-/// That of a kernel that counts a hundred each second.
+/// From tick to tick of a kernel that counts a hundred each second.
 const SLOWEST_TICK: Duration = Duration::from_millis(10);
-const WINDOW: Duration = Duration::from_millis(50);
+const WINDOW: Duration = SLOWEST_TICK.saturating_mul(5);
 const CALM: f64 = 0.85;
 const PATIENCE: Duration = Duration::from_secs(2);
