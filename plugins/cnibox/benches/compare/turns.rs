@@ -137,10 +137,10 @@ fn rest() -> Result<()> {
 
 /// How long after the rest the turn of this number begins. The kernel's grace periods begin and end with the clock's tick, so
 /// that deleting a link ends with one, and what follows it in step with it would always seem shorter, or longer, by as much as
-/// a tick. Steps of the golden ratio leave no phase out, whichever of the turns are looked at.
+/// a tick. Steps of the golden ratio favour no phase, whichever of the turns are looked at.
 fn phase_of(turn: usize) -> Duration {
     const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
-    SLOWEST_TICK.mul_f64((turn as f64 * GOLDEN_RATIO).fract())
+    WHOLE_TICKS.mul_f64((turn as f64 * GOLDEN_RATIO).fract())
 }
 
 /// The share of all processors' time in which they had nothing to do while this waited.
@@ -160,8 +160,9 @@ fn processor_time() -> Result<(f64, f64)> {
     Ok((idle, times.iter().take(8).sum()))
 }
 
-/// From tick to tick of a kernel that counts a hundred each second.
-const SLOWEST_TICK: Duration = Duration::from_millis(10);
-const WINDOW: Duration = SLOWEST_TICK.saturating_mul(5);
+/// As long as some ticks of any kernel, be there 100, 250, 300 or 1,000 each second: part of one more would favour its phases.
+const WHOLE_TICKS: Duration = Duration::from_millis(20);
+/// Five ticks of a kernel that counts a hundred of them each second.
+const WINDOW: Duration = Duration::from_millis(50);
 const CALM: f64 = 0.85;
 const PATIENCE: Duration = Duration::from_secs(2);
