@@ -7,6 +7,7 @@ mod env;
 mod failure;
 mod host;
 mod lock;
+mod processor;
 mod system;
 mod txn;
 

@@ -10,7 +10,7 @@ use std::thread;
 use cnibox_netfilter::Batch;
 use cnibox_netlink::{Error, Link, LinkChange, Route, Rtnl, RuleSpec};
 
-use crate::call::{Failure, Place, Sys};
+use crate::call::{Failure, Place, Sys, processor};
 
 /// How to take back one step: data, for as long as nothing goes wrong.
 pub trait UndoStep: std::fmt::Debug {
@@ -131,8 +131,16 @@ impl<'s, 'h> Txn<'s, 'h> {
     ) -> Result<T, Failure> {
         self.risky_step(Undo::Rules(undo), |sys| sys.engine().map(drop))?;
         let Some(mut engine) = self.sys.engine.take() else { return work(self) };
+        let here = processor::current();
         let (done, applied) = thread::scope(|scope| {
-            let beside = thread::Builder::new().spawn_scoped(scope, || engine.apply(rules));
+            let beside = thread::Builder::new().spawn_scoped(scope, || {
+                if let Some(here) = here {
+                    processor::leave(here);
+                }
+                engine.apply(rules)
+            });
+            // To the thread, if it has to leave.
+            thread::yield_now();
             let done = work(self);
             (done, beside.map(|beside| beside.join().unwrap_or_else(|panic| resume_unwind(panic))).ok())
         });
