@@ -116,10 +116,10 @@ impl<'s, 'h> Txn<'s, 'h> {
         self.shared(work)
     }
 
-    /// Applies `rules` to the packet filter, on a thread of its own, while `work` goes on, which must not use the packet
-    /// filter. The two wait for different locks of the kernel, and with many containers on the host the packet filter's
-    /// validation of a whole table (`nft_table_validate` in net/netfilter/nf_tables_api.c) takes longer than anything else
-    /// in an ADD. Where no thread can be had, one comes after the other. What fails is taken back by `undo`.
+    /// Applies `rules` to the packet filter, on a thread and a processor of its own, while `work` goes on, which must not use
+    /// the packet filter. The two wait for different locks of the kernel, and with many containers on the host the packet
+    /// filter's validation of a whole table (`nft_table_validate` in net/netfilter/nf_tables_api.c) takes longer than anything
+    /// else in an ADD. Where no thread can be had, one comes after the other. What fails is taken back by `undo`.
     ///
     /// # Errors
     /// What `work` fails with, or else what the packet filter refuses.
